@@ -1,8 +1,12 @@
 /* An elastic appliance that knows nothing of outages: steps of a millisecond, gf_epoch_begin() where one
  * fails or somebody waits to come in. It ends with all others once the file STOP is there, and says what it
- * has come to. program_outage CONFIGURATION STOP */
+ * has come to. program_outage CONFIGURATION STOP [ENDED HOLD]
+ * ENDED: a file with the member ids that have ended, which takes the place of a launcher's list. While
+ * HOLD is there, who waits is let wait. SIGUSR1 lets the rank leave. */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -13,10 +17,46 @@
 
 static const struct gf_tensor tensors[] = {{.name = "weight", .elem_count = ELEMS}};
 static unsigned left_out;
+static const char *ended_path, *hold_path;
+static int ended_fd;
+static volatile sig_atomic_t leaves;
+
+static void leave_ask(int number)
+{
+    (void)number;
+    leaves = 1;
+}
+
+static bool exists(const char *path)
+{
+    return (path != NULL) && (access(path, F_OK) == 0);
+}
+
+/* As gf-run tells its ranks; once, before the context is opened, from nobody yet. */
+static void ended_tell(void)
+{
+    unsigned char bits[GF_WORLD_MAX / 8] = {0};
+    unsigned id;
+    FILE *file = (ended_path != NULL) ? fopen(ended_path, "r") : NULL;
+    while ((file != NULL) && (fscanf(file, "%u", &id) == 1) && (id < GF_WORLD_MAX))
+        bits[id / 8] |= (unsigned char)(1u << (id % 8));
+    if (file != NULL) (void)fclose(file);
+    (void)!pwrite(ended_fd, bits, sizeof bits, 0);
+}
+
+static void ended_open(void)
+{
+    char number[16];
+    ended_fd = memfd_create("gf-ended", 0);
+    (void)snprintf(number, sizeof number, "%d", ended_fd);
+    (void)setenv("GF_ENDED_FD", number, 1);
+    ended_tell();
+}
 
 static gf_status step(gf_context *gf, const char *stop)
 {
     const struct timespec pace = {.tv_nsec = 1000000};
+    if (leaves) (void)gf_leave(gf);
     gf_status status = gf_step_begin(gf);
     if (status != GF_OK) return status;
     float *gradient = (float *)(uintptr_t)gf_gradient(gf, 0);
@@ -24,7 +64,7 @@ static gf_status step(gf_context *gf, const char *stop)
     (void)nanosleep(&pace, NULL);
     for (unsigned i = 0; i < ELEMS; i++)
         gradient[i] = (float)((number * 31 + i * 17 + gf_rank(gf)) % 64) / 64 - 0.5f;
-    status = gf_step_metric(gf, 0, (access(stop, F_OK) == 0) ? 1.0 : 0.0);
+    status = gf_step_metric(gf, 0, exists(stop) ? 1.0 : 0.0);
     if (status == GF_OK) status = gf_tensor_ready(gf, 0, 0);
     if (status == GF_OK) status = gf_step_wait(gf);
     return (status == GF_OK) ? gf_update(gf, 0.01f) : status;
@@ -33,9 +73,15 @@ static gf_status step(gf_context *gf, const char *stop)
 /* Until an epoch has begun, or no other can. */
 static gf_status change(gf_context *gf, gf_status status)
 {
-    while ((status < 0) || (gf_epoch_due(gf) > 0)) {
+    while ((status < 0) || ((gf_epoch_due(gf) > 0) && !exists(hold_path))) {
+        const struct timespec pause = {.tv_nsec = 1000000};
         if (gf_epoch_begin(gf, NULL, 0) < 0) return status;
-        status = gf_epoch_wait(gf);
+        while ((ended_path != NULL) && ((status = gf_epoch_poll(gf)) == GF_AGAIN)) {
+            ended_tell();
+            (void)nanosleep(&pause, NULL);
+        }
+        if (ended_path == NULL) status = gf_epoch_wait(gf);
+        if ((status == GF_OK) && gf_left(gf)) return GF_OK;
         if (status == GF_OK) left_out += gf_left_out(gf) ? 1u : 0u;
     }
     return status;
@@ -56,7 +102,14 @@ int main(int argc, char **argv)
                                   .log = gf_log_stderr};
     void *memory = NULL;
     gf_context *gf = NULL;
-    if (argc != 3) return fprintf(stderr, "program_outage CONFIGURATION STOP\n"), 2;
+    if ((argc != 3) && (argc != 5))
+        return fprintf(stderr, "program_outage CONFIGURATION STOP [ENDED HOLD]\n"), 2;
+    if (argc == 5) {
+        ended_path = argv[3];
+        hold_path = argv[4];
+        ended_open();
+    }
+    (void)signal(SIGUSR1, leave_ask);
     gf_status status = gf_open_file(argv[1], &own, 0, tensors, 1, aligned_alloc, &memory, &gf);
     if (status == GF_OK) status = gf_open_wait(gf);
     if (status == GF_OK) fprintf(stderr, "ready\n");
@@ -64,8 +117,9 @@ int main(int argc, char **argv)
         status = step(gf, argv[2]);
         if ((status == GF_OK) && (gf_metric(gf, 0) > 0)) break;
         status = change(gf, status);
+        if ((status == GF_OK) && gf_left(gf)) break;
     }
-    if (status == GF_OK)
+    if ((status == GF_OK) && !gf_left(gf))
         fprintf(stderr, "end: %u ranks, step %llu, weights %08x, left out %u times\n", gf_world(gf),
                 (unsigned long long)gf_steps(gf), weights_hash(gf), left_out);
     gf_close(gf);
