@@ -84,6 +84,7 @@ struct states_proc {
     bool rejoins;
     states_state state;
     bool was_started, is_new, leaves;
+    bool gave_up; /* its change has failed, and it neither leaves nor was cut off by the others */
     uint8_t told; /* ids that it was told have ended, a bit each */
     uint64_t now_ns;
     uint64_t steps; /* of the state that it has in common with the others of its epoch */
@@ -102,6 +103,7 @@ struct states_proc {
 struct states_world {
     struct states_limits limits;
     uint8_t crashes, starts, cuts, changes, leaves; /* used of the limits */
+    bool hasty;         /* a clock has gone on while something else could come */
     uint16_t planned;   /* epochs that are to end, as their members know, a bit each */
     uint16_t decided;   /* numbers of epochs, a bit each */
     const char *broken; /* the first rule that does not hold */

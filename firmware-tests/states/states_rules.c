@@ -14,7 +14,8 @@
  *     an id is given once  no two new processes are taken in with one id, as far as anybody lives
  *                          who knows
  *
- * And once nothing more goes wrong the newest epoch is in use; where a list is given, by all that live. */
+ * And once nothing more goes wrong the newest epoch is in use; where a list is given, by all that live.
+ * Those of it that were enough to go on have not all ended by themselves. */
 #include "firmware-tests/states/states.h"
 
 #include <string.h>
@@ -114,7 +115,10 @@ static void epoch_begun(uint32_t proc, const struct members_list *list)
     struct states_proc *self = &states->procs[proc];
     uint32_t own = digest(list);
     if (list->epoch < self->epoch) broken("numbers grow: an epoch");
-    if (((list->bits[0] >> states_id(proc)) & 1u) == 0) broken("a process begins its own epochs");
+    uint32_t took = gf_view_list_took(list, states_id(proc));
+    bool is_own = (took == 0) || (took == self->members->incarnation);
+    if (!is_own || (((list->bits[0] >> states_id(proc)) & 1u) == 0))
+        broken("a process begins its own epochs");
     for (uint32_t other = 0; other < STATES_PROCS; other++) {
         uint32_t theirs = states->procs[other].begun[list->epoch];
         if (states_lives(other) && (theirs != 0) && (theirs != own)) broken("one list a number");
@@ -126,6 +130,14 @@ static void epoch_begun(uint32_t proc, const struct members_list *list)
     given_note(proc, list);
 }
 
+/* It needs no answer but its own: so it may begin to lead and decide in one poll. */
+static bool decides_alone(uint32_t proc)
+{
+    const struct states_proc *self = &states->procs[proc];
+    bool lives_alone = (self->noted.lived & ~(1u << proc)) == 0;
+    return is_majority(&self->last, 1u << proc) || (states->limits.listed && lives_alone);
+}
+
 /* It is as if it had ended and another had been started. */
 static void left_out(uint32_t proc, bool led, uint32_t view)
 {
@@ -133,7 +145,7 @@ static void left_out(uint32_t proc, bool led, uint32_t view)
     bool decided = (states->decided >> (self->epoch + 1)) != 0;
     if (!decided && led)
         decision_check(proc, &self->last, view);
-    else if (!decided)
+    else if (!decided && !decides_alone(proc))
         broken("a process is of no epoch again where others have decided on a later one");
     if (self->incarnation == self->members->incarnation) broken("then it is another process");
     memset(self->begun, 0, sizeof self->begun);
@@ -254,11 +266,35 @@ void states_rules_step(void)
     }
 }
 
+/* All that were of the newest epoch, and that nobody has killed, have ended by themselves, though they
+ * were enough to go on and no deadline has passed before its time. Without a list a process that was
+ * started while the one before it lives may end a job. */
+static void somebody_check(void)
+{
+    uint32_t newest = 0;
+    uint32_t enough = 0;
+    const struct members_list *list = NULL;
+    for (uint32_t proc = 0; proc < STATES_PROCS; proc++) {
+        const struct states_proc *self = &states->procs[proc];
+        if ((!states_lives(proc) && !self->gave_up) || (self->epoch < newest)) continue;
+        if (self->epoch > newest) enough = 0;
+        newest = self->epoch;
+        enough |= 1u << proc;
+        list = &self->last;
+    }
+    if (states->hasty || (newest == 0) || ((states->decided >> (newest + 1)) != 0)) return;
+    for (uint32_t proc = 0; proc < STATES_PROCS; proc++)
+        if (((enough >> proc) & 1u) != 0 && states_lives(proc)) return;
+    if ((states->limits.listed || (states->starts == 0)) && is_majority(list, enough))
+        broken("who lives goes on");
+}
+
 /* A process that was left out may wait until its caller's deadline, and let others wait for it. */
 void states_rules_end(void)
 {
     uint32_t newest = 0;
     bool is_left_out = false;
+    somebody_check();
     for (uint32_t proc = 0; proc < STATES_PROCS; proc++)
         if (states_lives(proc) && (states->procs[proc].epoch > newest))
             newest = states->procs[proc].epoch;

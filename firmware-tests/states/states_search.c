@@ -187,6 +187,7 @@ static bool goes_to_the_end(struct states_choice *choices, uint32_t *count_out, 
     bool at_once = true;
     for (uint32_t i = 0; i < WALK_MAX; i++) {
         uint64_t held = 0;
+        if (states_is_far()) return at_once; /* the rules have no room for more */
         *count_out = states_choices(choices);
         uint32_t first = default_find(choices, *count_out, &held);
         if (first == *count_out) {
@@ -215,9 +216,9 @@ static const char *prompt_after(uint32_t faults)
     uint32_t kept = schedule.count;
     bool at_once = goes_to_the_end(choices, &count, true);
     if (states->broken == NULL && !at_once) states->broken = "what all hear of costs no deadline";
-    if ((faults == 0) || (states->broken != NULL)) return states->broken;
-    (void)states_save(prompt_saved[faults - 1]);
-    for (uint32_t i = 0; i < count; i++) {
+    if (states->broken != NULL) return states->broken;
+    if (faults > 0) (void)states_save(prompt_saved[faults - 1]);
+    for (uint32_t i = 0; (faults > 0) && (i < count); i++) {
         if (!is_heard_of(&choices[i])) continue;
         states_restore(prompt_saved[faults - 1]);
         schedule.steps[schedule.count++] = choices[i];
@@ -360,13 +361,13 @@ const char *states_replay(const struct states_limits *limits, const char *const 
     return replay(limits, steps, true);
 }
 
-/* Without each step that it does not need, or that cannot be taken. */
-static uint32_t shorten(const char **steps, uint32_t count)
+/* Without each step that it does not need to break this rule, or that cannot be taken. */
+static uint32_t shorten(const char **steps, uint32_t count, const char *rule)
 {
     for (uint32_t i = count; i-- > 0;) {
         const char *step = steps[i];
         memmove(&steps[i], &steps[i + 1], (count - i) * sizeof *steps);
-        if (replay(&schedule.limits, steps, false) != NULL) {
+        if (replay(&schedule.limits, steps, false) == rule) {
             count--;
             continue;
         }
@@ -391,10 +392,11 @@ void states_found_show(void)
         count++;
     }
     steps[count] = NULL;
-    if (replay(limits, steps, false) != NULL)
+    const char *rule = replay(limits, steps, false);
+    if (rule != NULL)
         for (uint32_t before = count + 1; count < before;) {
             before = count;
-            count = shorten(steps, count);
+            count = shorten(steps, count, rule);
         }
     printf("{.ids = %u, .members = %u, .listed = %d, .spare = %d}: %s\n", limits->ids,
            limits->members, limits->listed, limits->spare, states_replay(limits, steps));

@@ -109,6 +109,8 @@ static void change_poll(uint32_t proc)
         if (strstr(gf_members_error(self->members)->text, VIEW_BROKEN) != NULL)
             states->broken = VIEW_BROKEN;
         self->state = STATES_ENDS;
+        self->gave_up =
+            (status < 0) && !self->leaves && !self->members->table[states_id(proc)].excluded;
         return;
     }
     self->state = STATES_JOINS;
@@ -286,6 +288,13 @@ uint32_t states_choices(struct states_choice *choices_out)
 
 /* ---- a step ---- */
 
+/* Could anything come but that time passes? */
+static bool is_hasty(void)
+{
+    struct states_choice choices[STATES_CHOICES];
+    return (states_choices(choices) > 0) && (choices[0].kind != STATES_TICK);
+}
+
 static uint32_t reader_of(const struct states_choice *choice)
 {
     const struct states_conn *conn = &states->conns[choice->a];
@@ -325,7 +334,10 @@ void states_step(const struct states_choice *choice)
         states->planned |= (uint16_t)(1u << self->members->setup.epoch);
         change_begin(proc, true);
         break;
-    case STATES_TICK: self->now_ns = deadline_of(self); break;
+    case STATES_TICK:
+        states->hasty = states->hasty || is_hasty();
+        self->now_ns = deadline_of(self);
+        break;
     case STATES_CRASH:
         states->crashes++;
         proc_ends(proc);
@@ -551,7 +563,7 @@ uint64_t states_hash(void)
         mix(0, states->crashes | ((uint64_t)states->starts << 8) | ((uint64_t)states->cuts << 16) |
                    ((uint64_t)states->changes << 24) | ((uint64_t)states->leaves << 32) |
                    ((uint64_t)states->planned << 40));
-    hash = mix(hash, states->decided);
+    hash = mix(hash, states->decided | ((uint64_t)states->hasty << 32));
     for (uint32_t proc = 0; proc < STATES_PROCS; proc++) {
         hash = mix(hash, states->procs[proc].was_started);
         if (states_lives(proc)) hash = proc_hash(hash, &states->procs[proc]);

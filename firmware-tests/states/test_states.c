@@ -94,7 +94,7 @@ TEST(no_random_schedule_breaks_a_rule)
 static const struct {
     const char *name;
     struct states_limits limits;
-    const char *steps[48];
+    const char *steps[112];
 } rows[] = {
     /* 2 hears of epoch 2 from 3, and leads view 7 there; 1b had answered it in view 7 of epoch 1 */
     {"an answer to a view of the epoch before counts in none of this",
@@ -107,6 +107,42 @@ static const struct {
       "deliver 2a>1b", "deliver 1b>2a", "tell 2a>0",     "deliver 2a>1b", "deliver 1b>2a",
       "deliver 0a>3a", "refuse 3a",     "tick 3a",       "tick 3a",       "connect 3a>2a",
       "deliver 3a>2a", "deliver 2a>3a", "deliver 3a>2a", "deliver 2a>3a", "deliver 3a>2a"}},
+    /* 2 had been left out of epoch 1 and waited at 0, which then heard that epoch 3 has taken it in; it
+     * comes to the address that it knows, and nobody else can tell it */
+    {"a process that is of the epoch that begins may come and not know it",
+     {.ids = 4, .members = 3, .listed = true, .spare = true, ANY},
+     {"change 2a",     "start 3a",      "tick 2a",       "tick 2a",       "tick 2a",
+      "tick 2a",       "deliver 2a>0a", "connect 3a>0a", "deliver 2a>0a", "deliver 0a>3a",
+      "deliver 3a>0a", "deliver 3a>0a", "tick 2a",       "tick 2a",       "deliver 0a>1a",
+      "deliver 1a>0a", "deliver 0a>1a", "deliver 1a>0a", "deliver 0a>1a", "deliver 1a>0a",
+      "deliver 0a>3a", "deliver 3a>0a", "deliver 0a>1a", "deliver 3a>0a", "deliver 1a>0a",
+      "deliver 1a>0a", "deliver 0a>1a", "deliver 0a>1a", "deliver 0a>3a", "deliver 0a>3a",
+      "tick 2a",       "tick 2a",       "tick 2a",       "tick 2a",       "tick 2a",
+      "connect 2a>0a", "deliver 2a>0a", "deliver 0a>2a", "deliver 2a>0a", "deliver 0a>2a",
+      "deliver 2a>0a", "change 0a",     "deliver 0a>2a", "change 3a",     "change 1a",
+      "deliver 1a>0a", "deliver 3a>0a", "deliver 0a>3a", "deliver 3a>0a", "tick 1a",
+      "deliver 1a>0a", "deliver 0a>3a", "tick 0a",       "deliver 0a>3a", "tick 3a",
+      "connect 3a>1a", "deliver 1a>3a", "deliver 3a>1a", "deliver 3a>1a", "deliver 1a>3a",
+      "deliver 3a>1a", "lose 3a>0a",    "tick 0a",       "connect 0a>1a", "deliver 0a>1a",
+      "deliver 1a>0a", "deliver 0a>1a", "deliver 1a>0a", "deliver 0a>1a", "deliver 1a>0a",
+      "deliver 0a>1a", "deliver 1a>0a", "tick 0a",       "deliver 1a>3a", "deliver 1a>3a",
+      "tick 0a",       "tick 0a",       "tick 0a",       "deliver 0a>2a", "tick 0a",
+      "deliver 0a>2a", "tick 2a",       "tick 2a",       "tick 2a",       "tick 2a",
+      "tick 2a",       "tick 3a",       "tick 3a",       "tick 3a",       "tick 2a",
+      "tick 2a",       "tick 3a",       "tick 3a",       "tick 3a",       "tick 3a",
+      "tick 3a",       "tick 3a",       "tick 3a",       "tick 3a",       "tick 3a",
+      "connect 0a>3a", "deliver 0a>3a", "deliver 3a>0a", "deliver 0a>3a", "deliver 3a>0a",
+      "deliver 0a>3a", "deliver 3a>0a", "deliver 0a>3a", "deliver 3a>0a", "connect 3a>0a"}},
+    /* 1a commits what 0 had proposed: that takes in 1b, which was started while 1a lives */
+    {"who leads commits a proposal that takes in another process of its id, and is not of it",
+     {.ids = 3, .members = 3, ANY},
+     {"start 1b",      "cut 1a>0a",     "deliver 1a>0a", "connect 1b>0a", "deliver 0a>1a",
+      "deliver 1b>0a", "deliver 0a>2a", "deliver 0a>1b", "deliver 1b>0a", "deliver 2a>0a",
+      "deliver 0a>2a", "deliver 2a>0a", "deliver 0a>2a", "tick 2a",       "tick 2a",
+      "tick 2a",       "tick 2a",       "tick 2a",       "tick 1a",       "tick 2a",
+      "tick 1a",       "tick 2a",       "tick 2a",       "connect 2a>1a", "deliver 1a>2a",
+      "deliver 2a>1a", "deliver 2a>1a", "deliver 1a>2a", "deliver 2a>1a", "deliver 1a>2a",
+      "deliver 2a>1a"}},
 };
 
 TEST(schedules_that_broke_a_rule_break_none)

@@ -90,11 +90,14 @@ static gf_status join_check(const struct gf_members *members, uint32_t id, const
 }
 
 /* Members that were left out say on the connection that they have that they are another process
- * from here on. A member of the epoch under way has heard of no later one. */
-static bool is_in_use(const struct gf_members *members, uint32_t id)
+ * from here on. A member of the epoch under way has heard of no later one; but the process that its
+ * commit took in may not have heard of that yet. */
+static bool is_in_use(const struct gf_members *members, uint32_t id, uint32_t incarnation)
 {
+    bool is_taken = (gf_view_list_took(&members->view.epoch, id) == incarnation);
     return (members->view.state == VIEW_NONE) && (members->state != MEMBERS_FAILED) &&
-           (gf_members_rank(members, id) != GF_RANK_NONE);
+           (gf_members_rank(members, id) != GF_RANK_NONE) &&
+           !(is_taken && (members->state == MEMBERS_JOINING));
 }
 
 void gf_view_join(struct gf_members *members, uint32_t id, struct gf_get *get)
@@ -109,7 +112,7 @@ void gf_view_join(struct gf_members *members, uint32_t id, struct gf_get *get)
     if (!gf_member_is_recovering(member)) {
         /* a commit has taken it in, and it had answered before it heard */
         bool again = (join.incarnation == member->incarnation);
-        get->bad = (join.incarnation == 0) || (!again && is_in_use(members, id));
+        get->bad = (join.incarnation == 0) || (!again && is_in_use(members, id, join.incarnation));
         if (get->bad || again) return;
         gf_view_waiting_drop(members, id);
         member->answered = member->excluded = member->passed_over = false;

@@ -313,6 +313,7 @@ void gf_view_commit(struct gf_members *members, uint32_t own, struct gf_get *get
 {
     struct members_view *view = &members->view;
     unsigned char here[GF_WORLD_MAX / 8];
+    (void)own;
     (void)get;
     (void)who(members, MEMBER_ACCEPTED, here);
     if (!gf_view_quorum(members, here)) {
@@ -327,7 +328,8 @@ void gf_view_commit(struct gf_members *members, uint32_t own, struct gf_get *get
             gf_view_waits_for(members, &view->current.list, id))
             commit_only(members, id);
     }
-    if (gf_view_has(view->current.list.bits, own))
+    /* another process of this id may have been taken in before this rank led */
+    if (gf_view_list_is_mine(members, &view->current.list))
         gf_view_committed(members);
     else
         gf_view_excluded(members, &view->current.list);
