@@ -2,11 +2,12 @@
 """Changes of lib/elastic/ that the search of states.h must find.
 
 mutants.py planted [SECONDS [NAME]]: nine defects that the rule of lib/DESIGN.md forbids, each of which must be found
-mutants.py COUNT SEED [SECONDS]: seeded changes of a token and deleted statements: the share that is found
+mutants.py COUNT SEED [SECONDS [MINUTES]]: seeded changes of a token and deleted statements: the share that is found by
+the search in SECONDS of the processor each, and by the search or one of the suites of the view change, in MINUTES in all
 Each is one object, linked in front of the library into a program of its own in $BUILD/states. A mutant that gives the
 same object, or does not compile, is replaced by the next. Ends with 1 where a planted defect is not found.
 """
-import os, random, re, subprocess, sys
+import os, random, re, subprocess, sys, time
 
 BUILD = os.environ.get("BUILD", "build")
 OUT = BUILD + "/states"
@@ -16,6 +17,10 @@ SEARCH = [BUILD + "/firmware-tests/states/%s.o" % n
           for n in "program_states states_driver states_world states_rules states_search".split()]
 FILES = ["lib/elastic/%s.c" % n
          for n in "quorum view view_agree view_begin view_frames view_lead view_take recovering".split()]
+LIBS = [BUILD + "/libgradientflow.a", "-lconfig", "-lsodium", "-ldl", "-lrt", "-lm", "-pthread"]
+# Those that run the view change, the quickest first.
+SUITES = ("view_growth members_frames members_link members members_fail leave view_schedules join_death epoch "
+          "shrink_commit rejoin suspended edges shrink views failure").split()
 PLANTED = {  # a defect: its file, and what stands in the place of what
     "the old waits rule":
         ["quorum", ("waits && (all_answer || (member->view == members->view.view));", "waits; (void)all_answer;")],
@@ -73,20 +78,36 @@ def build(path, text):
             return None
     if open(object_, "rb").read() == open(plain, "rb").read():
         return None
-    subprocess.run(CC + ["-o", OUT + "/mutant"] + SEARCH + [object_, BUILD + "/libgradientflow.a", "-lsodium", "-lm"],
-                   check=True)
+    subprocess.run(CC + ["-o", OUT + "/mutant"] + SEARCH + [object_] + LIBS, check=True)
     return OUT + "/mutant"
 
 
 def found(program, seconds, *more):
     """what the search says of it; None: nothing"""
     try:
-        done = subprocess.run(["nice", "-n", "1", program, str(seconds), *more], capture_output=True, text=True,
+        done = subprocess.run(["nice", "-n", "10", program, str(seconds), *more], capture_output=True, text=True,
                               timeout=20 * seconds + 60)
     except subprocess.TimeoutExpired:
         return "it does not end"
     lines = [row for row in done.stdout.splitlines() if "does not hold" in row]
     return lines[0] if lines else None if done.returncode == 0 else "it ends with %d" % done.returncode
+
+
+def suite_found():
+    """the first suite that fails with the mutant that was built last; None: none does"""
+    for name in SUITES:
+        program = OUT + "/suite"
+        objects = ["%s/firmware-tests/%s.o" % (BUILD, n) for n in ("sim/test_" + name, "support/suite_main")]
+        subprocess.run(CC + ["-o", program] + objects + [OUT + "/mutant.o", BUILD + "/libtest.a",
+                       BUILD + "/libgradientflow_sim.a"] + LIBS + ["-lcmocka", "-Wl,--gc-sections"], check=True)
+        try:
+            done = subprocess.run(["nice", "-n", "10", program], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                  timeout=400)
+        except subprocess.TimeoutExpired:
+            return "test_" + name + " does not end"
+        if done.returncode != 0:
+            return "test_" + name
+    return None
 
 
 def planted(seconds, only):
@@ -105,26 +126,31 @@ def planted(seconds, only):
     return missed
 
 
-def drawn(count, seed, seconds):
+def drawn(count, seed, seconds, minutes):
     every = [(path, *site) for path in FILES for site in sites(open(path).read())]
     random.Random(seed).shuffle(every)
-    tried, missed = 0, []
+    until = time.monotonic() + 60 * minutes
+    tried = searched = suites = 0
     for path, at, old, new in every:
-        if tried == count:
+        if tried == count or time.monotonic() > until:
             break
         text = open(path).read()
         program = build(path, text[:at] + new + text[at + len(old):])
         if program is None:
             continue
         tried += 1
-        said = found(program, seconds)
-        where = "%s:%d: %s -> %s" % (path, text.count("\n", 0, at) + 1, old, new or "nothing")
-        print("%s %s%s" % ("found" if said else "MISSED", where, ": " + said if said else ""), flush=True)
-        missed += [] if said else [where]
-    print("%d of %d found (of %d that there are)" % (tried - len(missed), tried, len(every)))
+        by_search = found(program, seconds)
+        by_suite = None if by_search else suite_found()
+        searched += by_search is not None
+        suites += by_suite is not None
+        print("%s %s:%d: %s -> %s%s" % ("found" if by_search else "suite" if by_suite else "MISSED", path,
+              text.count("\n", 0, at) + 1, old, new or "nothing", ": " + (by_search or by_suite or "")), flush=True)
+    print("%d of %d found by the search, %d with the suites (of %d that there are)" %
+          (searched, tried, searched + suites, len(every)))
 
 
 os.makedirs(OUT, exist_ok=True)
 if sys.argv[1] == "planted":
     sys.exit(planted(float(sys.argv[2]) if len(sys.argv) > 2 else 60, sys.argv[3] if len(sys.argv) > 3 else "") > 0)
-drawn(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]) if len(sys.argv) > 3 else 10)
+drawn(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]) if len(sys.argv) > 3 else 6,
+      float(sys.argv[4]) if len(sys.argv) > 4 else 600)
