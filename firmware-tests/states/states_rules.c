@@ -181,7 +181,9 @@ void states_rules_poll(uint32_t proc, const struct states_before *before)
     const struct members_list list = view->epoch;
     bool led = leads(before->state) && (self->coordinator == states_id(proc));
     if (list.epoch >= STATES_EPOCHS) return;
-    if (led && (view->state == VIEW_LEFT) && (view->current.list.epoch == list.epoch + 1))
+    /* .. and is not of it */
+    bool is_out = (view->state == VIEW_LEFT) || (view->state == VIEW_FAILED);
+    if (led && is_out && (view->current.list.epoch == list.epoch + 1))
         decision_check(proc, &list, before->view);
     if (view->rejoins && (list.epoch == 0) && (self->epoch != 0))
         left_out(proc, leads(before->state), before->view);
