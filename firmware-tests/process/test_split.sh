@@ -52,7 +52,9 @@ splits() { split || show; }
 net_suite $row 2
 for host in 0 1; do
     cat >"$scratch/host.$host" <<END
-rendezvous = { address = "$(net_address 0):7117"; insecure = true; join_timeout = "20 s"; keepalive = "$((1 + 59 * (1 - host))) s"; };
+rendezvous = {
+    address = "$(net_address 0):7117"; insecure = true; join_timeout = "20 s"; keepalive = "$((60 - 59 * host)) s";
+};
 link = { devices = "eth0"; idle = "sleep"; };
 exchange = { timeout = "2 s"; };
 END

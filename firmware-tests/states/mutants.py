@@ -3,7 +3,7 @@
 
 mutants.py planted [SECONDS [NAME]]: nine defects that the rule of lib/DESIGN.md forbids, each of which must be found
 mutants.py COUNT SEED [SECONDS [MINUTES]]: seeded changes of a token and deleted statements: the share that is found by
-the search in SECONDS of the processor each, and by the search or one of the suites of the view change, in MINUTES in all
+the search in SECONDS of the processor each, and by it or a suite of the view change, in MINUTES in all
 Each is one object, linked in front of the library into a program of its own in $BUILD/states. A mutant that gives the
 same object, or does not compile, is replaced by the next. Ends with 1 where a planted defect is not found.
 """
