@@ -3,6 +3,9 @@
 #include "drivers/tcp/rendezvous_tcp_state.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <sys/epoll.h>
@@ -12,6 +15,7 @@
 
 /* system events looked at in one poll that finds nothing for the caller */
 #define TCP_ROUNDS_MAX 64
+#define TCP_LAST_WORDS_MS 1000u
 
 gf_status gf_tcp_epoll_set(struct tcp *tcp, int operation, int fd, uint32_t about, uint32_t events)
 {
@@ -137,9 +141,32 @@ static void slots_set(struct tcp *tcp)
     }
 }
 
+/* Has this host's kernel sent what the other one does not have yet? */
+static bool is_unacknowledged(const struct conn *conn)
+{
+    struct tcp_info info = {0};
+    socklen_t bytes = sizeof info;
+    return (conn->fd >= 0) && (getsockopt(conn->fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0) &&
+           (info.tcpi_unacked > 0);
+}
+
+/* What comes to a closed connection resets it, and with it the last word, where that was lost on the
+ * way the first time. */
+static void last_words_await(const struct tcp *tcp)
+{
+    bool waits = true;
+    for (uint32_t ms = 0; waits && (ms < TCP_LAST_WORDS_MS); ms++) {
+        waits = false;
+        for (uint32_t i = 0; i < tcp->conn_count; i++)
+            waits = waits || is_unacknowledged(&tcp->conns[i]);
+        if (waits) (void)poll(NULL, 0, 1);
+    }
+}
+
 static void tcp_close(struct gf_rendezvous *rendezvous)
 {
     struct tcp *tcp = (struct tcp *)rendezvous;
+    last_words_await(tcp);
     for (uint32_t i = 0; i < tcp->conn_count; i++) gf_tcp_conn_close(&tcp->conns[i]);
     for (uint32_t i = 0; i < tcp->pending_count; i++) gf_tcp_pending_drop(tcp, &tcp->pending[i]);
     gf_way_close(tcp, &tcp->way);

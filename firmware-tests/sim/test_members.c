@@ -305,19 +305,6 @@ TEST(leaving_a_join_tells_the_others)
         strstr(error_of(0)->text, "rank 1 gave up: closed before all ranks had joined"));
 }
 
-/* What comes to a process that has closed its connection resets it, and with it the word that all
- * have left, where that was lost on the way the first time. */
-TEST(who_has_said_bye_says_nothing_more)
-{
-    members_world_open(2, false, 0);
-    members_world_until(GF_OK);
-    assert_int_equal(gf_members_leave(world.ranks[1].members, world.now_ns), GF_AGAIN);
-    uint32_t told = fake.ends[0].count;
-    assert_true(told > 0);
-    assert_int_equal(gf_members_leave(world.ranks[1].members, world.now_ns + 3 * SECOND), GF_AGAIN);
-    assert_int_equal(fake.ends[0].count, told);
-}
-
 TEST(who_has_said_bye_may_go)
 {
     members_world_open(3, false, 0);

@@ -23,13 +23,15 @@ net_limit() { ip netns exec "$1" tc qdisc replace dev "$2" root tbf rate "$3" bu
 net_shape() { net_limit "$net_prefix-$1" eth0 "$2" && net_limit "$net_prefix-sw" "port$1" "$2"; }
 net_cable() { ip -n "$net_prefix-sw" link set "port$1" "$2"; }
 # A filter of four instructions: a random word below the limit drops the packet. It needs no netem, which kernels of
-# virtual machines often lack.
+# virtual machines often lack. It sits at the switch: of a drop on its own way out TCP would be told.
 net_lose() {
-    net_exec "$1" tc qdisc del dev eth0 clsact 2>/dev/null
+    net_sw="ip netns exec $net_prefix-sw tc" net_port="dev port$1"
+    # shellcheck disable=SC2086
+    $net_sw qdisc del $net_port clsact 2>/dev/null
     [ "$2" -ne 0 ] || return 0
-    net_exec "$1" tc qdisc add dev eth0 clsact &&
-        net_exec "$1" tc filter add dev eth0 egress bpf direct-action \
-            bytecode "4,32 0 0 4294963256,53 1 0 $((4294967296 / 100 * $2)),6 0 0 2,6 0 0 0"
+    # shellcheck disable=SC2086
+    $net_sw qdisc add $net_port clsact && $net_sw filter add $net_port ingress bpf direct-action \
+        bytecode "4,32 0 0 4294963256,53 1 0 $((4294967296 / 100 * $2)),6 0 0 2,6 0 0 0"
 }
 net_forget() { for net_i in $(seq 0 $((net_hosts - 1))); do ip -n "$net_prefix-$net_i" neigh flush all; done; }
 net_missing() {

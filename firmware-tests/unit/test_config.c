@@ -73,7 +73,7 @@ static const struct {
     {"exchange.deterministic", "false", "true", "true", NULL, NULL, "\"yes\"", NULL},
     {"exchange.average", "sum", "\"samples\"", "samples", "\"mean\"", "\"SUM\"", "0", NULL},
     {"exchange.pre_scale", "1.0", "0.25", "0.25", "0", "8589934592.0", "\"0.25\"", NULL},
-    {"exchange.timeout", "30 s", "\"1.5 min\"", "90 s", "\"999 us\"", "\"25 h\"", "false", NULL},
+    {"exchange.timeout", "30 s", "\"1.5 min\"", "90 s", "\"9 ms\"", "\"25 h\"", "false", NULL},
     {"exchange.doubling_max_bytes", "8 KiB", "\"1 B\"", "1 B", "0", "\"2 GiB\"", "0.5", NULL},
     {"exchange.halving_max_bytes", "512 KiB", "\"1 MiB\"", "1 MiB", "0", "\"2G\"", "[1]", NULL},
     {"exchange.user_bytes", "0 B", "\"64 GiB\"", "64 GiB", "-1", "68719476737L", "1.0", NULL},
@@ -194,7 +194,7 @@ TEST(what_is_printed_loads_to_the_same)
     }
     assert_int_equal(
         load("rate: { steps = 9223372036854775807L; }; optimizer: { momentum = 0.333333333; };"
-             "exchange: { timeout = \"1234567 ns\"; fuse_bytes = 1048577; };",
+             "exchange: { timeout = \"12345678 ns\"; fuse_bytes = 1048577; };",
              &config),
         GF_OK);
     print_reload_check(&config);
@@ -335,7 +335,7 @@ static const struct {
     {"rendezvous = { address = \":7117\"; };", 1, "allowed is host:port"},
     {"exchange = { fuse_bytes = \"99999999999999999999 B\"; };", 1, "allowed is a size"},
     {"exchange = { fuse_bytes = \"17179869184 TiB\"; };", 1, "allowed is a size"}, /* 2^34 * 2^40 */
-    {"exchange = { timeout = \"30 \"; };", 1, "allowed is a time from 1 ms to 24 h"},
+    {"exchange = { timeout = \"30 \"; };", 1, "allowed is a time from 10 ms to 24 h"},
     {"exchange = { timeout = \"-1 s\"; };", 1, "allowed is a time"},
     {"exchange = { timeout = 1e300; };", 1, "allowed is a time"},
     /* 1 as a float */

@@ -173,8 +173,7 @@ static void status_send(struct gf_members *members)
     uint64_t age_ns = members->now_ns - members->status_ns;
     /* The coordinator hears them all. */
     uint64_t rest_ns = MEMBERS_STATUS_NS + members->setup.world * UINT64_C(1000000);
-    if (members_coordinates(members) || members_over(members) || members->leaving ||
-        !gf_members_here(members, 0))
+    if (members_coordinates(members) || members_over(members) || !gf_members_here(members, 0))
         return;
     if (age_ns < (changed ? rest_ns : MEMBERS_ALIVE_NS + rest_ns)) return;
     members->status_ns = members->now_ns;

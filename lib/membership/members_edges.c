@@ -11,6 +11,9 @@ struct edge {
 struct edges {
     uint32_t count;
     struct edge list[EDGES_MAX];
+    /* ranks of which somebody has lacked for long a message that they sent not so long ago */
+    bool are_young;
+    unsigned char young[GF_WORLD_MAX / 8];
 };
 
 static const struct gf_waits *waits_of(const struct gf_members *members, uint32_t rank)
@@ -116,13 +119,15 @@ static void follow(const struct gf_members *members, uint32_t rank, const struct
 }
 
 /* Who did not poll for longest of late, and longer than a connection may be quiet: what it had posted
- * it may not have sent. */
-static void unpolled_find(const struct gf_members *members, struct members_finding *found)
+ * it may not have sent. Where it is known whose message is lacked, it is one of those. */
+static void unpolled_find(const struct gf_members *members, const struct edges *edges,
+                          struct members_finding *found)
 {
     uint64_t longest_ns = 0;
     for (uint32_t rank = 0; rank < members->setup.world; rank++) {
         uint64_t gap_ns = gf_members_of(members, rank)->said.told.position.unpolled_ns;
-        if (!has_said(members, rank) || !was_away(members, rank) || (gap_ns <= longest_ns))
+        if (!has_said(members, rank) || !was_away(members, rank) || (gap_ns <= longest_ns) ||
+            (edges->are_young && !gf_view_has(edges->young, rank)))
             continue;
         longest_ns = gap_ns;
         *found = (struct members_finding){.cause = MEMBERS_LAG, .culprit = rank};
@@ -175,6 +180,17 @@ static void edge_add(struct edges *edges, uint32_t from, uint32_t to, uint64_t q
         if ((edge->from == to) && (edge->to == from)) return;
     }
     if (edges->count < EDGES_MAX) edges->list[edges->count++] = (struct edge){from, to, quiet_ns};
+}
+
+static void edge_note(struct edges *edges, sending sent, uint32_t from, uint32_t to,
+                      uint64_t quiet_ns)
+{
+    if (sent == SENT_LONG_AGO) {
+        edge_add(edges, from, to, quiet_ns);
+        return;
+    }
+    edges->are_young = true;
+    gf_view_add(edges->young, from);
 }
 
 static uint32_t edges_of(const struct edges *edges, uint32_t rank)
@@ -241,8 +257,8 @@ static void row_look(const struct gf_members *members, uint32_t rank, const stru
         sending sent = sending_of(members, row->from, row->order, row->lacked, waits->age_ns);
         if (sent == NOT_SENT)
             follow(members, row->from, row, found);
-        else if ((sent == SENT_LONG_AGO) && (row->still_ns >= members->setup.grace_ns))
-            edge_add(edges, row->from, rank, waits->quiet_ns);
+        else if (row->still_ns >= members->setup.grace_ns)
+            edge_note(edges, sent, row->from, rank, waits->quiet_ns);
     }
     if (row->to != GF_RANK_NONE) follow(members, row->to, row, found);
     if (row->memory != GF_RANK_NONE) follow(members, row->memory, row, found);
@@ -253,6 +269,8 @@ struct members_finding gf_members_find(const struct gf_members *members)
     struct members_finding found = {.cause = MEMBERS_NO_CAUSE};
     struct edges edges;
     edges.count = 0;
+    edges.are_young = false;
+    memset(edges.young, 0, sizeof edges.young);
     for (uint32_t rank = 0; rank < members->setup.world; rank++) {
         const struct gf_waits *waits = waits_of(members, rank);
         if (!has_said(members, rank)) continue;
@@ -262,6 +280,6 @@ struct members_finding gf_members_find(const struct gf_members *members)
     }
     if (network_is_slow(members)) return found;
     if (edges.count > 0) edges_cover(&edges, &found);
-    if (found.cause == MEMBERS_NOBODY) unpolled_find(members, &found);
+    if (found.cause == MEMBERS_NOBODY) unpolled_find(members, &edges, &found);
     return found;
 }

@@ -244,7 +244,7 @@ const struct gf_setting gf_settings[] = {
      .help = "applied before the wire, its inverse after"},
     {.key = "exchange.timeout",
      TIME(exchange.timeout_ns),
-     .low = MS,
+     .low = 10 * MS,
      .high = 86400 * S,
      .fallback = 30 * S,
      .help = "an operation without progress for so long has failed"},
