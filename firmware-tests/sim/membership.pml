@@ -9,6 +9,12 @@
  * Each step names the actions of the table in lib/elastic/README.md that it is. What gf_view_report sends is a fact as
  * soon as the promise is made, gf_view_accepted reads one, and gf_view_warn only lets others fail sooner.
  *
+ * firmware-tests/states/ searches the code itself. What that does not cover is here: all schedules of 3 and 4 members within
+ * the bounds below (the search: all of 2 ids, those of 3 and 4 up to a number of deviations); progress under weak fairness
+ * (the search asks at the end of a schedule); and that each premise is needed. What is not here, and is there: a process
+ * that was left out comes in again as another one, where `out` is for good; two processes of one id that live at once
+ * (`runs` has one an id); connections, frames and deadlines. So a defect of the rule's code is looked for there.
+ *
  * Bounds: IDS member ids, of which the first INIT begin, led by FIRST; EPOCHS commits; VIEWS views of an epoch;
  * CRASHES; RESTARTS (of dead ids, and first starts of ids that never ran, which is growth); LEAVES.
  *

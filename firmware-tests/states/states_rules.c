@@ -11,6 +11,7 @@
  *     numbers grow         epochs of a process do, and the views that it promises in one; it is of
  *                          none again once another has begun without it, and then another process
  *     one plan             the places of an epoch go by ids; its common state is that of the furthest
+ *     room for who waits   those of an epoch that were not taken in are a quorum of it
  *     an id is given once  no two new processes are taken in with one id, as far as anybody lives
  *                          who knows
  *
@@ -223,6 +224,16 @@ static uint32_t place_of(const struct members_list *list, uint32_t id)
     return place;
 }
 
+/* Those that stay can go on without those that come in; one alone takes in one. */
+static bool is_room(const struct members_list *list)
+{
+    uint32_t stay = 0;
+    for (uint32_t id = 0; id < states->limits.ids; id++)
+        if ((((list->bits[0] >> id) & 1u) != 0) && (gf_view_list_took(list, id) == 0))
+            stay |= 1u << (id * STATES_LIVES);
+    return is_majority(list, stay) || ((list->taken_count == 1) && (__builtin_popcount(stay) == 1));
+}
+
 void states_rules_plan(uint32_t proc, const struct gf_members_plan *plan)
 {
     const struct members_view *view = &states->procs[proc].members->view;
@@ -234,6 +245,7 @@ void states_rules_plan(uint32_t proc, const struct gf_members_plan *plan)
     if ((plan->epoch != list->epoch) || (plan->rank != place_of(list, states_id(proc))) ||
         (plan->world != (uint32_t)__builtin_popcount(list->bits[0])))
         broken("all are told the same of an epoch");
+    if (!is_room(list)) broken("who stays is a quorum of the new list");
     if ((plan->progress.partial != 0) || (leads && is_new) ||
         (!is_new && (own->steps > plan->progress.steps)) ||
         (!plan->lags && (is_new || (own->steps != plan->progress.steps))))
