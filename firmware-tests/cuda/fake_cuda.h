@@ -46,6 +46,8 @@
  *                                             default 1
  *   GF_FAKE_CUDA_BETWEEN=2                    blocks of a kernel that touches the memory of two
  *                                             devices, at most; default 20
+ *   GF_FAKE_CUDA_UNWATCHED=1                  what kernels access is not looked at: several times
+ *                                             as fast, for what they compute alone
  *   GF_FAKE_CONNECTIONS=8                     hardware work queues a context, as CUDA's
  *                                             CUDA_DEVICE_MAX_CONNECTIONS; default: one a stream
  *   GF_FAKE_CUDA_OTHERS=3:FILE                another library of collectives in each of 3 processes,

@@ -98,7 +98,10 @@ bool fake_kernel_run(const struct work *work)
     } args = {.from = work->args};
     its_memory = NULL;
     is_between = false;
+    bool watched = getenv("GF_FAKE_CUDA_UNWATCHED") == NULL;
     gf_simt_allow(allowed, (void *)(uintptr_t)work);
+    gf_simt_watch(watched);
+    if (!watched) fake_memory_open_all();
     int result = gf_simt_launch(work->kernel->name, work->blocks, work->threads, 0, &args.arg);
     gf_simt_allow(NULL, NULL);
     grid_check(work);

@@ -87,6 +87,12 @@ void fake_memory_open(uint64_t address)
     region_open(fake_region_at(address, 1));
 }
 
+void fake_memory_open_all(void)
+{
+    for (uint32_t i = 0; i < REGIONS_MAX; i++)
+        if (fake_regions[i].size_bytes != 0) region_open(&fake_regions[i]);
+}
+
 void fake_memory_lock(void)
 {
     if (--unlocked > 0) return;

@@ -11,6 +11,8 @@ struct gpu_program {
     bool is_fake;        /* that driver has no GPU: few rounds, whose times mean nothing */
     bool is_small;       /* few and small cases */
     bool only_ops;       /* no whole steps */
+    bool only_steps;     /* nothing else */
+    uint64_t runs_max;   /* of whole steps; 0: all */
     struct gf_gpu *gpu;
     void *state; /* the driver's */
     struct gf_queue queue;

@@ -125,6 +125,7 @@ uint32_t gpu_steps_check(bool is_quick)
         for (uint32_t wire = 0; wire < GF_TYPE_COUNT; wire++)
             for (uint32_t path = GF_PATH_STAGED; path <= GF_PATH_WIRE; path++) {
                 if (is_quick && (wire != (i + path) % GF_TYPE_COUNT)) continue;
+                if ((gpu_program.runs_max > 0) && (runs == gpu_program.runs_max)) continue;
                 run_check(&state_runs[i], (gf_type)wire, (gf_path)path, is_quick);
                 runs++;
             }

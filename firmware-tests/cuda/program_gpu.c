@@ -37,7 +37,6 @@ int main(int argc, char **argv)
     const char *json = NULL;
     uint64_t mib = 256;
     uint32_t count = 0;
-    bool only_steps = false;
     name = (name != NULL) ? name + 1 : argv[0];
     bool is_named = strncmp(name, "gpu-", 4) == 0;
     const struct tool_option options[] = {
@@ -56,8 +55,16 @@ int main(int argc, char **argv)
              "bench: of each range that a kernel reads or writes, and of a step's gradients (256)"},
         {.name = "steps",
          .kind = TOOL_FLAG,
-         .value_out = &only_steps,
-         .help = "bench: a step alone, and its hidden share"},
+         .value_out = &gpu_program.only_steps,
+         .help = "whole steps alone; bench: one, and its hidden share"},
+        {.name = "runs",
+         .kind = TOOL_NUMBER,
+         .value_out = &gpu_program.runs_max,
+         .value_name = "N",
+         .low = 1,
+         .high = 1000,
+         .help = "check: so many runs of whole steps; the first three take all ways between ranks "
+                 "(all)"},
         {.name = "small",
          .kind = TOOL_FLAG,
          .value_out = &gpu_program.is_small,
@@ -99,7 +106,7 @@ int main(int argc, char **argv)
     gpu_program.is_fake = is_fake(gpu_program.library);
     if (probes) return gpu_probe();
     if (checks) return gpu_check();
-    int result = only_steps ? 0 : gpu_bench(mib << 20);
+    int result = gpu_program.only_steps ? 0 : gpu_bench(mib << 20);
     gpu_steps_bench(mib << 20);
     if (result == 0)
         gpu_json_status("passed");

@@ -51,6 +51,7 @@ static const void *kernel_args;
 static uint64_t random_state = 1;
 static char error_text[400];
 static bool failed;
+static bool watched = true;
 
 #define SIMT_ADDED_MAX 32u
 static const struct gf_simt_kernel *added[SIMT_ADDED_MAX];
@@ -87,6 +88,11 @@ void gf_simt_seed(uint64_t seed)
     random_state = seed * 2u + 1u;
 }
 
+void gf_simt_watch(bool watches)
+{
+    watched = watches;
+}
+
 static uint32_t draw(uint32_t below)
 {
     random_state ^= random_state << 13;
@@ -121,7 +127,7 @@ static void switch_to_fiber(struct fiber *fiber)
 #ifdef SIMT_ASAN
     __sanitizer_start_switch_fiber(&scheduler_fake_stack, fiber->stack, SIMT_STACK_BYTES);
 #endif
-    simt_now.running = true;
+    simt_now.running = watched;
     swap(scheduler_at, fiber->at, begun ? NULL : &fiber->begin);
     simt_now.running = false;
 #ifdef SIMT_ASAN

@@ -39,6 +39,8 @@ void gf_simt_blocks(const uint32_t *blocks, uint32_t count);
 
 /* Orders of all launches from here on; the same seed, the same orders. */
 void gf_simt_seed(uint64_t seed);
+/* false: what launches from here on access is not looked at. */
+void gf_simt_watch(bool watches);
 
 /* Asked before each access of a kernel to global memory (not its stack, not shared memory). False
  * ends the launch with an error that names address, size and thread. NULL: everything is allowed

@@ -83,12 +83,14 @@ static struct cell *cell_of(uintptr_t address)
     return &page_last->cells[address % PAGE_BYTES];
 }
 
+/* The first stamp of this launch that another block may have; what a block shares no other has. */
+static uint32_t others_from;
+
 /* Of this launch, but no barrier in between: of another block, or of this one since the last
  * barrier. */
 static bool unordered(uint32_t stamp)
 {
-    return (stamp == simt_now.stamp) ||
-           ((stamp >= simt_now.launch_stamp) && (stamp < simt_now.block_stamp));
+    return (stamp == simt_now.stamp) || ((stamp >= others_from) && (stamp < simt_now.block_stamp));
 }
 
 static bool by_other(uint32_t stamp, uint16_t who)
@@ -110,9 +112,8 @@ static void conflict(uintptr_t address, const struct cell *cell, bool is_write)
         other_block ? " of another block" : "", with_write ? "wrote" : "read");
 }
 
-static void cell_access(uintptr_t address, bool is_write, bool is_atomic)
+static void cell_access(struct cell *cell, uintptr_t address, bool is_write, bool is_atomic)
 {
-    struct cell *cell = cell_of(address);
     uint16_t me = (uint16_t)simt_now.thread;
     if (by_other(cell->write_stamp, cell->writer) && !(is_atomic && (cell->write_atomic != 0)))
         conflict(address, cell, is_write);
@@ -154,21 +155,22 @@ void simt_access(const void *address, size_t size_bytes, bool is_write, bool is_
         !allowed(allowed_user, address, size_bytes, is_write))
         simt_fail("thread %u may not %s %zu bytes at 0x%llx", simt_now.thread,
                   is_write ? "write" : "read", size_bytes, (unsigned long long)first);
+    others_from = is_shared(at) ? simt_now.block_stamp : simt_now.launch_stamp;
+    struct cell *cell = NULL;
     for (size_t b = 0; b < size_bytes; b++) {
+        if ((b == 0) || ((first + b) % PAGE_BYTES == 0)) cell = cell_of(first + b);
         if ((__asan_address_is_poisoned != NULL) && __asan_address_is_poisoned(at + b))
             simt_fail("thread %u %s at 0x%llx, outside of any object", simt_now.thread,
                       is_write ? "writes" : "reads", (unsigned long long)first);
-        cell_access(first + b, is_write, is_atomic);
+        cell_access(cell++, first + b, is_write, is_atomic);
     }
     simt_now.running = true;
 }
 
 void simt_shared_begin(void)
 {
-    for (char *at = __start_gf_simt_shared; at < __stop_gf_simt_shared; at++) {
-        *at = (char)0xa5;
-        memset(cell_of((uintptr_t)at), 0, sizeof(struct cell));
-    }
+    char *begin = __start_gf_simt_shared;
+    if (begin != NULL) memset(begin, 0xa5, (size_t)(__stop_gf_simt_shared - begin));
 }
 
 /* ---- what -fsanitize=thread calls ---- */

@@ -99,14 +99,13 @@ TEST(auto_takes_it_where_devices_of_two_nodes_reach_each_other)
 }
 
 /* One node of two; whoever polls first. */
-static void one_is_refused(bool any)
+static void one_is_refused(void)
 {
     bool first = world_stats(&both->cuda, 0).path == GF_PATH_STAGED;
     for (uint32_t rank = 0; rank < RANKS; rank++) {
-        bool refused = any && (first == (rank < 2));
+        bool refused = first == (rank < 2);
         assert_int_equal(world_stats(&both->cuda, rank).path,
                          refused ? GF_PATH_STAGED : GF_PATH_PEERS);
-        if (!any) continue;
         world_expect_log(
             &both->cuda, rank,
             refused ? "gradients go through host memory, not from device to device: rank "
@@ -120,9 +119,10 @@ static void one_is_refused(bool any)
  * all ranks end in the same. */
 TEST(where_a_rank_is_refused_its_node_goes_through_host_memory_and_the_other_does_not)
 {
-    for (uint32_t time = 0; time < 8; time++) {
+    for (uint32_t time = 1; time <= 6; time++) {
         struct world_setup setup = setup_of(&state_runs[6], 2);
         bool narrow = time >= 4;
+        if (time == 4) continue; /* nobody is refused: above */
         cuda_world_begin(time, NULL);
         both->export_refused = (time % 4 == 3) ? 1 : 0;
         both->import_refused = (time % 4 == 1) ? 1 : 0;
@@ -133,9 +133,9 @@ TEST(where_a_rank_is_refused_its_node_goes_through_host_memory_and_the_other_doe
         setup.config.exchange.algorithm = (time == 5) ? GF_ALGORITHM_AUTO : GF_ALGORITHM_HIERARCHY;
         setup.config.exchange.doubling_max_bytes = 8;
         cuda_world_open(&setup);
-        one_is_refused(time % 4 != 0);
+        one_is_refused();
         if (narrow)
-            steps_alike(STEPS);
+            steps_alike(3);
         else
             cuda_world_steps(STEPS, "refused");
         cuda_world_close();

@@ -1,7 +1,7 @@
 #!/bin/sh
 # suite: long
 # 1,000 seeds of the fake's orders, from device to device and through host memory, each run of nine seeds with the
-# next number of hardware work queues, or with launches that block.
+# next number of hardware work queues, or with launches that block; and all of gpu-check's steps with each.
 . firmware-tests/support/shell.sh
 need_cuda cuda_seeds
 seeds=${GF_TEST_SEEDS:-1000}
@@ -14,10 +14,15 @@ nine() {
         return 1
     }
 }
+modes='GF_FAKE_CONNECTIONS=1 GF_FAKE_CONNECTIONS=2 GF_FAKE_CONNECTIONS=8 GF_FAKE_CONNECTIONS=32
+    GF_FAKE_CONNECTIONS= CUDA_LAUNCH_BLOCKING=1'
+for mode in $modes; do
+    check "gpu_check with $mode" env $mode timeout 1000 "$BUILD/firmware-tests/program_gpu" check --steps \
+        --library "$fake"
+done
 first=0
 while [ "$first" -lt "$seeds" ]; do
-    for mode in GF_FAKE_CONNECTIONS=1 GF_FAKE_CONNECTIONS=2 GF_FAKE_CONNECTIONS=8 GF_FAKE_CONNECTIONS=32 \
-        GF_FAKE_CONNECTIONS= CUDA_LAUNCH_BLOCKING=1; do
+    for mode in $modes; do
         [ "$first" -lt "$seeds" ] || break
         check "device_to_device with $mode, seeds from $first" nine $mode $first test_cuda_direct
         check "through_host_memory with $mode, seeds from $first" nine $mode $first test_cuda_step

@@ -5,6 +5,7 @@ program=$BUILD/firmware-tests/program_gpu
 need_cuda gpu_programs
 run() { timeout 300 "$program" "$@" >"$scratch/out" 2>&1; }
 ends_with() { want=$1; shift; run "$@"; [ $? -eq "$want" ]; }
+with() { (export "$1"; shift; "$@"); } # NAME=VALUE COMMAND..
 
 check "nonsense_is_refused" ends_with 2 nonsense
 check "a_bench_of_0_MiB_is_refused" ends_with 2 bench --mib 0
@@ -20,22 +21,27 @@ if [ ! -e /dev/nvidiactl ] && [ ! -e /dev/dxg ]; then
     check "make_gpu_check_says_so" make_says gpu-check "skipped: no GPU"
     check "make_gpu_bench_does_too" make_says gpu-bench "skipped: no GPU"
 fi
-check "every_op_through_the_driver" ends_with 0 check --library "$fake" --json "$scratch/check.json"
+check "every_op_through_the_driver" with GF_FAKE_CUDA_UNWATCHED=1 ends_with 0 check --library "$fake" --runs 6 \
+    --json "$scratch/check.json"
 check "a_line_an_op" [ "$(grep -c "the host's bytes, [1-9]" "$scratch/out")" -eq 15 ]
 # json EXPRESSION FILE: of d, what is in the file
 json() { python3 -c 'import json, sys; d = json.load(open(sys.argv[2])); r = d["rows"]; print(eval(sys.argv[1]))' "$1" "$2"; }
 check "and_JSON" [ "$(json '(len(r), d["status"])' "$scratch/check.json")" = "(17, 'passed')" ]
-check "and_whole_steps" grep -q "whole steps of several ranks on one GPU end as on the host, in 27 runs" "$scratch/out"
+check "and_whole_steps" grep -q "whole steps of several ranks on one GPU end as on the host, in 6 runs" "$scratch/out"
+# Three runs, by all ways between ranks; all 27 in each mode: test_cuda_seeds.sh.
+for mode in GF_FAKE_CONNECTIONS=1 GF_FAKE_CONNECTIONS=8 CUDA_LAUNCH_BLOCKING=1; do
+    check "whole_steps with $mode" with $mode ends_with 0 check --steps --runs 3 --library "$fake"
+done
 # A failure is one line: run, path, rank and cause. The fake then finds what a failed program leaves.
-fails_in() { GF_FAKE_CUDA_FAIL=$1 ends_with 97 check --small --library "$fake"; }
+fails_in() { GF_FAKE_CUDA_FAIL=$1 ends_with 97 check --steps --runs 3 --library "$fake"; }
 check "a_call_that_fails_in_a_step" fails_in cuStreamWaitEvent:40:700
 line="^gpu-check: [a-z_]*, [0-9] ranks, [a-z0-9]* on the wire, .* host memory: .*rank [0-9].*CUDA_ERROR"
 check "is_one_line" grep -q "$line" "$scratch/out"
-check "the_probe_ends" ends_with 0 probe --library "$fake" --json "$scratch/probe.json"
+check "the_probe_ends" with GF_FAKE_CUDA_UNWATCHED=1 ends_with 0 probe --library "$fake" --json "$scratch/probe.json"
 check "and_finds_queues" grep -q "4 streams of 1 contexts .* in [0-9]* hardware work queues" "$scratch/out"
 check "and_hears_of_another_process" grep -q "a kernel of another process" "$scratch/out"
 # On an H200 a goal that is missed is the exit code: here the fake says it is one, and each launch takes it 30 us.
-export GF_FAKE_CUDA_NAME="NVIDIA H200" GF_FAKE_CUDA_US=30
+export GF_FAKE_CUDA_NAME="NVIDIA H200" GF_FAKE_CUDA_US=30 GF_FAKE_CUDA_UNWATCHED=1
 check "a_missed_goal_fails_on_an_H200" ends_with 1 bench --library "$fake" --mib 1 --json "$scratch/bench.json"
 check "and_said" grep -q "ratio .*30.00 us, bound 10 us: MISSED" "$scratch/out"
 check "of_all" grep -q "3 goals were missed" "$scratch/out"
