@@ -106,6 +106,8 @@ void gf_sim_stop(struct gf_sim *sim, uint32_t rank, bool stopped);
 void gf_sim_hold_port(struct gf_sim *sim, uint32_t rank);
 /* messages are held, not lost */
 void gf_sim_partition(struct gf_sim *sim, uint32_t a, uint32_t b, bool cut);
+/* .. for so long that both kernels give up the control connection, and lose what it holds */
+void gf_sim_give_up(struct gf_sim *sim, uint32_t a, uint32_t b);
 /* The at-th post of this rank from now on gives GF_ERR_LINK. */
 void gf_sim_fail_post(struct gf_sim *sim, uint32_t rank, uint64_t at);
 /* Of the messages from `from` to `to` this share is lost from now on; their sends end well. Control

@@ -300,6 +300,20 @@ bool sim_hold(struct gf_sim *sim, uint32_t a, uint32_t b, enum sim_event_kind ki
     return true;
 }
 
+void sim_held_drop(struct gf_sim *sim, uint32_t a, uint32_t b)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < sim->held_count; i++) {
+        struct sim_held held = sim->held[i];
+        bool is_between = ((held.a == a) && (held.b == b)) || ((held.a == b) && (held.b == a));
+        if (is_between && (held.kind == SIM_FRAME))
+            free(held.subject);
+        else
+            sim->held[kept++] = held;
+    }
+    sim->held_count = kept;
+}
+
 const struct gf_sim_counts *gf_sim_counts(const struct gf_sim *sim)
 {
     return &sim->counts;

@@ -53,8 +53,8 @@ static void wire_begin(struct gf_sim *sim, uint32_t rank, uint32_t coordinator)
 }
 
 /* `from` no longer answers; `to` learns it after all frames that are under way. */
-static void wire_end(struct gf_sim *sim, uint32_t from, uint32_t to, uint64_t detect_ns,
-                     const char *text, gf_rendezvous_end end)
+static struct sim_frame *wire_end(struct gf_sim *sim, uint32_t from, uint32_t to,
+                                  uint64_t detect_ns, const char *text, gf_rendezvous_end end)
 {
     const struct sim_rank *self = &sim->ranks[from];
     bool to_coordinates = (self->rendezvous == NULL) || (self->rendezvous->coordinator != from);
@@ -65,6 +65,18 @@ static void wire_end(struct gf_sim *sim, uint32_t from, uint32_t to, uint64_t de
     frame->near = near->rank;
     frame->event.text = text;
     frame->event.end = end;
+    return frame;
+}
+
+void gf_sim_give_up(struct gf_sim *sim, uint32_t a, uint32_t b)
+{
+    sim_held_drop(sim, a, b);
+    for (uint32_t i = 0; i < 2; i++) {
+        uint32_t to = (i == 0) ? a : b;
+        uint32_t from = (i == 0) ? b : a;
+        if (sim->ranks[to].wires[from])
+            wire_end(sim, from, to, 0, "connection timed out", GF_END_CUT)->is_own = true;
+    }
 }
 
 void sim_wires_end(struct sim_rank *self, const char *text)
@@ -74,13 +86,13 @@ void sim_wires_end(struct sim_rank *self, const char *text)
     if (self->rendezvous == NULL) return;
     coordinator = self->rendezvous->coordinator;
     if ((coordinator != self->rank) && (coordinator != GF_RANK_NONE))
-        wire_end(sim, self->rank, coordinator, sim->setup.detect_ns, text, GF_END_GONE);
+        (void)wire_end(sim, self->rank, coordinator, sim->setup.detect_ns, text, GF_END_GONE);
     /* also those who only want to come */
     for (uint32_t rank = 0; rank < sim->setup.world; rank++) {
         const struct sim_rank *other = &sim->ranks[rank];
         if ((rank != self->rank) && (other->rendezvous != NULL) &&
             (other->rendezvous->coordinator == self->rank))
-            wire_end(sim, self->rank, rank, sim->setup.detect_ns, text, GF_END_GONE);
+            (void)wire_end(sim, self->rank, rank, sim->setup.detect_ns, text, GF_END_GONE);
     }
 }
 
@@ -121,7 +133,7 @@ void sim_frame_happen(struct gf_sim *sim, struct sim_frame *frame)
     const uint32_t from = frame->event.rank;
     bool *up = &to->wires[from], connects = (frame->event.kind == GF_RENDEZVOUS_CONNECTED);
     bool ends = (frame->event.kind == GF_RENDEZVOUS_ENDED), is_lost;
-    if (sim_hold(sim, from, frame->to, SIM_FRAME, frame)) return;
+    if (!frame->is_own && sim_hold(sim, from, frame->to, SIM_FRAME, frame)) return;
     is_lost = (rendezvous == NULL) || to->is_dead || /* nobody is there, or not any more */
               (connects && !connects_still(sim, frame));
     if (!is_lost) {
@@ -350,7 +362,7 @@ static gf_status rendezvous_reform(struct gf_rendezvous *base, uint64_t now_ns,
         const struct sim_rendezvous *other = sim->ranks[rank].rendezvous;
         bool comes = (other != NULL) && other->rejoins && (other->coordinator == self->rank);
         if (self->wires[rank] || comes)
-            wire_end(sim, self->rank, rank, 0, "contacted another coordinator", GF_END_LEFT);
+            (void)wire_end(sim, self->rank, rank, 0, "contacted another coordinator", GF_END_LEFT);
         self->wires[rank] = false;
         queue_forget(rendezvous, rank);
     }

@@ -105,6 +105,7 @@ struct sim_frame {
     uint32_t to;
     uint32_t near, near_starts; /* CONNECTED: who connects, and which start of it */
     uint32_t unheard; /* ENDED: nothing has polled there since that reform(); 0: not such */
+    bool is_own;      /* ENDED: this host's kernel says so, by itself */
     unsigned char payload[];
 };
 
@@ -229,6 +230,7 @@ double sim_loss_rate(const struct gf_sim *sim, uint32_t from, uint32_t to);
 bool sim_are_cut(const struct gf_sim *sim, uint32_t a, uint32_t b);
 /* True: a and b are cut off from each other, the event is kept and happens when they no longer
  * are. */
+void sim_held_drop(struct gf_sim *sim, uint32_t a, uint32_t b);
 bool sim_hold(struct gf_sim *sim, uint32_t a, uint32_t b, enum sim_event_kind kind, void *subject);
 void sim_resume(struct sim_rank *self);
 

@@ -161,17 +161,17 @@ static void all_that_live(const struct gf_members *members, unsigned char *here_
 
 /* Of those that may live and are not here the lowest that was not silent; at a rank to which nobody
  * has come, also of the higher ones. Where another host is silent its ranks are, but a rank may hang
- * alone: so each third time they are asked all the same. */
+ * alone; and where others have come, still others may have gone on without them: so each third time
+ * all are asked. */
 static uint32_t missing_find(const struct gf_members *members, bool alone)
 {
     const struct member *table = members->table;
+    bool all = (members->view.rounds % 3 == 0);
     for (uint32_t id = 0; id < members->id_count; id++) {
-        bool asked = alone || (id < members->member_id);
+        bool asked = alone || all || (id < members->member_id);
         if ((id == members->member_id) || !asked || !may_live(members, id)) continue;
         if (table[id].connected || table[id].sought) continue;
-        if ((members->view.rounds % 3 != 0) && gf_view_host_is_silent(members, id) &&
-            !gf_view_is_near(members, id))
-            continue;
+        if (!all && gf_view_host_is_silent(members, id) && !gf_view_is_near(members, id)) continue;
         return id;
     }
     return GF_RANK_NONE;
@@ -187,8 +187,7 @@ static void round_begin(struct gf_members *members)
 }
 
 /* Too few are here. Whoever may live is looked for, and this rank leads again if it is not found: so
- * all meet at the lowest that answers. That one looks for others only where nobody has come to it,
- * as it may be that they went on without it. False: nobody is awaited. */
+ * all meet at the lowest that answers. False: nobody is awaited. */
 static bool missing_seek(struct gf_members *members)
 {
     bool alone = true;
