@@ -6,13 +6,14 @@
 need_cuda cuda_seeds
 seeds=${GF_TEST_SEEDS:-1000}
 
-# MODE FIRST: seeds FIRST to FIRST + 8
+# MODE FIRST SUITE: seeds FIRST to FIRST + 8. A suite that a signal ends may leave no word: its code says which.
 nine() {
     env "$1" "GF_TEST_SEED=$2" "GF_TEST_ONLY=a_run_*ends_where_it_ends_on_the_host" \
-        timeout 1000 "$BUILD/firmware-tests/$3" >"$scratch/log" 2>&1 || {
-        tail -n 20 "$scratch/log"
-        return 1
-    }
+        timeout 1000 "$BUILD/firmware-tests/$3" >"$scratch/log" 2>&1 && return
+    code=$?
+    tail -n 20 "$scratch/log"
+    echo "exit $code"
+    return 1
 }
 modes='GF_FAKE_CONNECTIONS=1 GF_FAKE_CONNECTIONS=2 GF_FAKE_CONNECTIONS=8 GF_FAKE_CONNECTIONS=32
     GF_FAKE_CONNECTIONS= CUDA_LAUNCH_BLOCKING=1'
