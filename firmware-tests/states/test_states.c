@@ -159,3 +159,13 @@ TEST(a_kept_schedule_with_a_step_that_cannot_be_taken_fails)
     const struct states_limits limits = {.ids = 2, .members = 2, ANY};
     assert_string_equal(states_replay(&limits, steps), "a step cannot be taken: deliver 1a>0a");
 }
+
+/* Rank 0 of 2 dies and is started again at once, but needs longer than rank 1 waits for silent ones. */
+TEST(a_process_that_the_list_does_not_name_is_awaited)
+{
+    static const char *const steps[] = {"crash 0a", "start 0b", "deliver 0a>1a", "tick 1a", NULL};
+    const struct states_limits limits = {.ids = 2, .members = 2, .listed = true, ANY};
+    assert_null(states_replay(&limits, steps));
+    assert_int_equal(states->procs[1].state, STATES_MEMBER);
+    assert_int_equal(states->procs[STATES_LIVES].state, STATES_MEMBER);
+}

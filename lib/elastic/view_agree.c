@@ -196,7 +196,10 @@ static bool missing_seek(struct gf_members *members)
         bool other = (id != members->member_id) && gf_view_has(members->view.epoch.bits, id);
         bool lives = other && may_live(members, id);
         alone = alone && !(lives && members->table[id].connected);
-        awaited = awaited || lives || (other && (members->table[id].state == MEMBER_WAITS));
+        /* who names the ended would have named it: so it runs, or was started again */
+        bool runs =
+            other && members->view.noted.told && !gf_view_has(members->view.noted.ended, id);
+        awaited = awaited || lives || runs || (other && (members->table[id].state == MEMBER_WAITS));
     }
     if (members->view.rounds == 0) round_begin(members);
     uint32_t id = missing_find(members, alone);
