@@ -57,7 +57,7 @@ install: all shared parted ## copy library, headers, tools, documents and files 
 	install -m 644 tools/example/* "$$to/share/doc/gradientflow/example"; \
 	echo "GradientFlow $(VERSION), UCX $(UCX_TEXT)" >"$$to/share/doc/gradientflow/VERSION"; \
 	for page in $(MAN); do install -m 644 $$page "$$to/share/man/man$${page##*.}"; done; \
-	sed -n '/^\.Ss Calls/,/^\.Sh/s/^\.Fn \([a-z0-9_]*\).*/\1/p' lib/gradientflow.3 | while read -r f; do ln -sf gradientflow.3 "$$to/share/man/man3/$$f.3"; done; \
+	sed -n '/^\.Ss Calls/,/^\.Sh/s/^\.It Ft .* Fn \([a-z0-9_]*\).*/\1/p' lib/gradientflow.3 | while read -r f; do ln -sf gradientflow.3 "$$to/share/man/man3/$$f.3"; done; \
 	sed 's|@VERSION@|$(VERSION)|; s|@LIBS@|-l:libgradientflow.a $(PC_LIBS)|' gradientflow.pc.in >"$$to/lib/pkgconfig/gradientflow.pc"; \
 	sed 's|@VERSION@|$(VERSION)|; s|@LIBS@|-lgradientflow|; s|^Name: .*|&-shared|' gradientflow.pc.in \
 	    >"$$to/lib/pkgconfig/gradientflow-shared.pc"; \

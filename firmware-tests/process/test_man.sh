@@ -34,14 +34,37 @@ sed -n 's/^\.It \([A-Z_]*\) Ta .*/\1/p' config/gradientflow.cfg.5 | sort -u >"$s
 check "and_the_launchers_that_are_read" same_lines "$scratch/names" "$scratch/paged"
 
 # A prototype ends in ");" behind its name and "("; comments, types and bodies are taken out first.
-for header in lib/gradientflow.h lib/types.h lib/configuration.h lib/schedule.h config/config.h; do
-    sed 's|/\*.*\*/||; \|/\*|,\|\*/|d' "$header" | grep -vE '^typedef|^extern "C"' | tr '\n' ' ' | sed 's/ *{[^{}]*}/;/g' | tr ';' '\n' |
-        sed -n 's/^\(.*[ *]\)\{0,1\}\(gf_[a-z0-9_]*\)(.*)$/\2/p'
+headers="lib/gradientflow.h lib/types.h lib/configuration.h lib/schedule.h config/config.h"
+for header in $headers; do
+    sed 's|/\*.*\*/||; \|/\*|,\|\*/|d' "$header" | grep -vE '^#|^typedef|^extern "C"' | tr '\n' ' ' |
+        sed 's/ *{[^{}]*}/;/g' | tr ';' '\n' |
+        sed -n 's/  */ /g; s/^ //; s/^\(.*[ *]gf_[a-z0-9_]*(.*)\)$/\1/p'
 done | sort >"$scratch/declared"
-# The header is the manual; the page lists every call once and describes none.
-sed -n '/^\.Ss Calls/,/^\.Sh/s/^\.Fn \([a-z0-9_]*\).*/\1/p' lib/gradientflow.3 | sort >"$scratch/listed"
+page=lib/gradientflow.3
+sed -n '/^\.Ss Calls/,/^\.Sh/s/^\.It Ft //p' $page |
+    sed -E 's/^"([^"]*)" Fn /\1 Fn /; s/ Fn ([a-z0-9_]*) "/ \1(/; s/\* gf/*gf/; s/" "/, /g; s/"$/)/' |
+    sort >"$scratch/listed"
 check "there_are_many_functions" [ "$(wc -l <"$scratch/declared")" -gt 50 ]
-check "the_page_of_the_library_lists_its_functions" same_lines "$scratch/declared" "$scratch/listed"
+check "the_page_of_the_library_has_their_prototypes" same_lines "$scratch/declared" "$scratch/listed"
+# shellcheck disable=SC2086
+sed -n 's/^ *\(GF_OK\|GF_AGAIN\|GF_ERR_[A-Z]*\) = .*/\1/p; s/^#define \(GF_NEED_[A-Z_]*\) .*/\1/p' $headers | sort >"$scratch/declared"
+sed -n 's/^\.It Dv //p' $page | sort >"$scratch/listed"
+check "and_each_status_and_need" same_lines "$scratch/declared" "$scratch/listed"
+# shellcheck disable=SC2086
+sed 's| */\*.*\*/||; \|/\*|,\|\*/|d; /^$/d' $headers >"$scratch/bare"
+sed -n '/^\.Ss Structures/,/^\.Ed/p' $page | sed '1,2d;$d' >"$scratch/listed"
+for name in $(sed -n 's/^struct \(.*\) {/\1/p' "$scratch/listed"); do
+    sed -n "/^struct $name {/,/^}/p" "$scratch/bare"
+done >"$scratch/declared"
+check "and_structures_as_the_headers_have_them" same_lines "$scratch/declared" "$scratch/listed"
+# Each key is a member, by its own name or by that of the page's table.
+"$BUILD/gf-check" --keys | sed -n 's/^| `\([a-z0-9_.]*\)`.*/\1/p' | while read -r key; do
+    member=$(sed -n "s/^\.It $key Ta //p" $page)
+    echo "    (void)config->${member:-$key};"
+done | sed '1i#include "lib/gradientflow.h"\nvoid members(const struct gf_config *config)\n{
+            $a}' >"$scratch/members.c"
+check "and_how_a_key_becomes_a_member" "${CC:-gcc}" -std=c11 -fsyntax-only -I. -Ilib "$scratch/members.c"
+check "of_all_keys" [ "$(grep -c void "$scratch/members.c")" -gt 70 ]
 
 make -s help | sed 's/^  \([^ ]*\).*/\1/' | sort >"$scratch/helped"
 sed -n 's/^\([^ :.$]*\):.*[ ]## .*/\1/p' Makefile firmware-tests/tests.mk lib/install.mk | sort >"$scratch/paged"
