@@ -1,7 +1,9 @@
 /* An appliance outside of the library's tree: fits sin(x) with a network of one hidden layer on all
  * ranks of the job.
  *
- *     make && gf-run -n 2 ./appliance /usr/local/share/gradientflow/local.cfg
+ *     make && gf-run -n 2 ./appliance PREFIX/share/gradientflow/local.cfg
+ *
+ * with the PREFIX of `make install`. The README's appliance.c is another, shorter program.
  *
  * Copy it and put your own forward and backward pass in place of these. */
 #include <math.h>
