@@ -89,13 +89,13 @@ check "linear_is_split" job slinear 2 --model linear --steps 50 --split linear -
 check "linear_split_learns_what_it_learns_whole" near linear2 slinear 1e-5
 check "linear_split_moves_what_enters_and_leaves" \
     [ "$(value slinear split_bytes)" -eq $((50 * (784 + 2 * 10) * 64 * 4)) ]
-fc1="--steps 20 --batch 16 --lr 0.005 --algorithm ring"
+fc1="--steps 50 --batch 16 --lr 0.005 --algorithm ring"
 # shellcheck disable=SC2086
 check "fc1_is_whole" job whole 2 $fc1
 # shellcheck disable=SC2086
 check "fc1_is_split" job split 2 $fc1 --split fc1
 check "fc1_split_learns_what_it_learns_whole" near whole split 1e-5
-check "fc1_split_moves_what_enters_and_leaves" moved split 20 2 $(((3136 + 512) * 16))
+check "fc1_split_moves_what_enters_and_leaves" moved split 50 2 $(((3136 + 512) * 16))
 check "fc1_split_has_equal_weights" hashes_equal split 2
 constant="--model linear --split linear --set rate.base=0.01 --set rate.warmup_steps=5"
 half() { # NAME RANKS STEPS OPTION..
