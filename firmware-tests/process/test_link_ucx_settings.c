@@ -310,6 +310,8 @@ TEST(what_ucx_does_not_take_fails_the_open)
         const struct refused_row *row = &refused_rows[i];
         struct gf_link_setup setup = plain;
         gf_status status;
+        /* 1.23 tells nobody of a key that no transport has */
+        if ((row->how == SPOIL_UCP_MORE) && (UCP_API_VERSION >= UCP_VERSION(1, 23))) continue;
         setup.transports = row->transports;
         setup.devices = row->devices;
         status = open_and_close(row->how, row->key, &setup);
