@@ -42,8 +42,9 @@ gf_status gf_open_file(const char *path, const struct gf_config *own, uint32_t n
     gf_status status;
     if (memory_out != NULL) *memory_out = NULL;
     if (gf_out != NULL) *gf_out = NULL;
-    if ((own == NULL) || (take == NULL) || (memory_out == NULL) || (gf_out == NULL))
-        return GF_ERR_PARAM;
+    if (own == NULL) return GF_ERR_PARAM;
+    if ((take == NULL) || (memory_out == NULL) || (gf_out == NULL))
+        return refuse(own, GF_ERR_PARAM, "gf_open_file: take, memory_out or gf_out is NULL");
     if ((status = gf_config_load(path, &config, error)) != GF_OK) return refuse(own, status, error);
     own_take(own, &config);
     if (gf_config_need(&config, needs, why) != GF_OK)

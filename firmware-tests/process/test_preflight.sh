@@ -45,7 +45,7 @@ check "whoever_comes_in_later" exits 1 env GF_RANK=2 GF_WORLD=2 GF_WORLD_MAX=3 "
 check "has_none" grep -q "^gf-check: --preflight is for the ranks at the start" "$scratch/out"
 file three.cfg 'job = { world = 3; };'
 check "what_the_launcher_and_the_file_differ_in" exits 1 "$run" -n 2 "$gf_check" "$scratch/three.cfg" --preflight
-check "gf_open_would_refuse" said fail footprint "job.world is 3 in the configuration, but GF_RANK says 2 ranks"
+check "gf_open_would_refuse" said fail footprint "job.world is 3 in the configuration, but the launcher that sets GF_RANK says 2 ranks"
 check "json" exits 0 "$run" -n 2 --merge "$gf_check" $local --preflight --json
 json_line='^{"rank":[01],"world":2,.*"result":"\(ok\|warn\)","lines":\[{.*}\]}$'
 check "json_is_a_line_a_rank" [ "$(grep -c "$json_line" "$scratch/out")" -eq 2 ]

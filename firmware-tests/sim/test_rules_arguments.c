@@ -102,9 +102,13 @@ TEST(configurations_and_memory)
     wrong.loss_scale.enabled = true;
     RULE(gf_config_need(&wrong, GF_NEED_OPTIMIZER, text), '.', NULL);
     RULE(gf_config_need(&wrong, GF_NEED_OWN_OPTIMIZER, text), 'C', NULL);
-    assert_non_null(strstr(text, "optimizer.kind is set: "));
+    assert_non_null(strstr(text, "optimizer.kind is not none: "));
     RULE(gf_config_need(&wrong, GF_NEED_NO_LOSS_SCALE, text), 'C', NULL);
     assert_non_null(strstr(text, "loss_scale.enabled = true: "));
+    RULE(gf_config_need(&wrong, GF_NEED_RATE, text), 'C', NULL);
+    assert_non_null(strstr(text, "rate.base is not set: "));
+    wrong.rate.base_rate = 0.1f;
+    RULE(gf_config_need(&wrong, GF_NEED_RATE, text), '.', NULL);
     RULE(gf_config_need(NULL, 0, text), 'P', NULL);
     wrong = config;
     RULE(gf_config_hash(&wrong) == gf_config_hash(&wrong), '1', NULL);

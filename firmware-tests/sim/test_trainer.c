@@ -159,6 +159,32 @@ TEST(first_weights_reach_all_in_one_call)
     assert_memory_equal(&trainers[0], &trainers[1], STATE_BYTES);
 }
 
+TEST(a_step_that_was_not_applied_is_told_at_the_next)
+{
+    static const struct world_step step;
+    struct world_setup setup = setup_of(2);
+    setup.config.job.elastic = true;
+    WORLD_OPEN(w, &setup);
+    world_step_ok(&w, &step);
+    assert_int_equal(gf_step_begin(w.ranks[0].gf), GF_ERR_STATE);
+    assert_true(
+        world_logged(&w, 0, "step 1 of an elastic job was not applied; gf_update() is first"));
+    assert_int_equal(gf_updated(w.ranks[0].gf), GF_OK);
+    assert_int_equal(gf_step_begin(w.ranks[0].gf), GF_OK);
+}
+
+/* Who joins later would go on with weights of its own. */
+TEST(a_job_whose_weights_nobody_has_named_says_so)
+{
+    struct world_setup setup = setup_of(2);
+    setup.config.job.elastic = true;
+    setup.vary = NULL;
+    WORLD_OPEN(w, &setup);
+    assert_true(world_logged(&w, 0, "a rank that joins later is given none"));
+    assert_int_equal(gf_broadcast_weights(w.ranks[0].gf, 0), GF_ERR_STATE);
+    assert_true(world_logged(&w, 0, "the library knows no weights"));
+}
+
 TEST(a_saved_state_holds_it)
 {
     struct world_setup setup = setup_of(2);

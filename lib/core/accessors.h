@@ -16,6 +16,12 @@ static inline uint32_t gf_rank_of(const gf_context *gf, uint32_t member_id)
                : gf_members_rank(gf->members, member_id);
 }
 
+/* Ranks may come and go: the configuration says so, or the launcher, which tells who has ended. */
+static inline bool gf_is_elastic(const gf_context *gf)
+{
+    return gf->config.job.elastic || (gf->change.ended_fd >= 0);
+}
+
 /* Ranks of a node sum in each other's memory. */
 static inline bool gf_is_in_node(gf_algorithm algorithm)
 {

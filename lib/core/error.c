@@ -37,7 +37,7 @@ static void error_fill(gf_context *gf, gf_status code, gf_operation operation, u
 /* A job that goes on without its dead recovers, or says why it does not. */
 static void failure_log(const gf_context *gf)
 {
-    bool goes_on = (gf->together_ns != 0) && (gf->config.job.elastic || (gf->change.ended_fd >= 0));
+    bool goes_on = (gf->together_ns != 0) && gf_is_elastic(gf);
     bool died = (gf->error.code == GF_ERR_PEER) || (gf->error.code == GF_ERR_LINK) ||
                 (gf->error.code == GF_ERR_TIMEOUT);
     gf_log_line(&gf->log, (goes_on && died) ? GF_LOG_WARN : GF_LOG_ERROR, "rank %u: %s", gf->rank,

@@ -69,6 +69,11 @@ bool gf_has_weights(const gf_context *gf)
     return (gf->config.optimizer.kind != GF_OPTIMIZER_NONE) || (gf->config.state_extra_count > 0);
 }
 
+bool gf_step_waits(const gf_context *gf)
+{
+    return (gf->step.state == GF_STEP_WHOLE) && !gf->step.skipped && gf_has_weights(gf);
+}
+
 gf_status gf_updated(gf_context *gf)
 {
     gf_status status = gf_enter(gf);
@@ -129,6 +134,10 @@ gf_status gf_broadcast_weights(gf_context *gf, uint32_t root)
         return gf_refuse(gf, GF_ERR_STATE,
                          "gf_broadcast_weights: %u requests have ended that nobody has asked for",
                          GF_REQUESTS_MAX);
+    if (!gf_has_weights(gf))
+        return gf_refuse(gf, GF_ERR_STATE,
+                         "gf_broadcast_weights: the library knows no weights: optimizer.kind is "
+                         "none and state_extra is empty; gf_broadcast() sends other memory");
     if (gf->optimizer.weight != 0)
         status = extra_send(gf, gf->optimizer.weight, gf->pool.elem_count, root);
     for (uint32_t i = 0; (status == GF_OK) && (i < gf->config.state_extra_count); i++) {

@@ -12,6 +12,10 @@ void gf_extra_keep(struct gf_config *config, struct gf_state_extra *table, char 
 uint64_t gf_extra_hash(const struct gf_config *config); /* of names and sizes; 0: there is none */
 /* this library applies a step, or is told of it (gf_updated()) */
 bool gf_has_weights(const gf_context *gf);
+/* The last step is whole and was not applied to them. */
+bool gf_step_waits(const gf_context *gf);
+#define GF_APPLY_FIRST \
+    "gf_update() is first, or gf_updated() where the optimizer is the program's own"
 uint64_t gf_extra_bytes(const gf_context *gf); /* of a saved state, each region on 8 bytes */
 void gf_extra_save(const gf_context *gf, unsigned char *to);
 void gf_extra_load(const gf_context *gf, const unsigned char *from);

@@ -6,6 +6,7 @@
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 #include "lib/core/device_work.h"
+#include "lib/core/extra.h"
 
 #define CONNECTS_A_POLL 32u
 
@@ -75,6 +76,15 @@ static void unused_tell(gf_context *gf)
                 (name == devices) ? "devices" : "transports", name);
 }
 
+/* Who comes in would be given nothing, and go on with weights of its own. */
+static void unknown_weights_tell(gf_context *gf)
+{
+    if (!gf_is_elastic(gf) || gf_has_weights(gf) || (gf->rank != 0)) return;
+    gf_log_line(&gf->log, GF_LOG_WARN,
+                "the library knows no weights (optimizer.kind is none and state_extra is empty): a "
+                "rank that joins later is given none");
+}
+
 static void opened(gf_context *gf)
 {
     gf->phase = GF_PHASE_READY;
@@ -87,6 +97,7 @@ static void opened(gf_context *gf)
     memset(gf->observed.late, 0, gf->world * sizeof *gf->observed.late);
     gf_opened_count(gf);
     unused_tell(gf);
+    unknown_weights_tell(gf);
     gf_log_line(&gf->log, GF_LOG_INFO,
                 "rank %u of %u: open over %s, %u tensors in %u fused buffers", gf->rank, gf->world,
                 gf->link->driver->name, gf->tensor_count, gf->buffers.dense_count);

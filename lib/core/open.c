@@ -162,6 +162,13 @@ static gf_status rendezvous_open(const struct gf_layout *layout, void *state, gf
     return gf->drivers.rendezvous->open(&setup, state, gf_now(gf), &gf->rendezvous, fault_out);
 }
 
+static uint64_t elems_of(const gf_context *gf)
+{
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < gf->tensor_count; i++) count += gf->tensors[i].elem_count;
+    return count;
+}
+
 /* What the appliance adds to the state. */
 static void extra_tell(const struct gf_config *config, char *summary, struct gf_offer *offer)
 {
@@ -229,7 +236,7 @@ static gf_status members_open(const struct gf_layout *layout, void *state, uint6
                                     .config_hash = gf_config_hash(&layout->config),
                                     .tensors_hash = tensors_hash,
                                     .tensor_count = gf->tensor_count,
-                                    .elem_count = layout->pool.elem_count,
+                                    .elem_count = elems_of(gf),
                                     .network = gf_link_network(gf),
                                     .fabric = fabric_look(gf),
                                     .node = gf->link->node};

@@ -17,8 +17,8 @@ static gf_status identity_resolve(struct gf_layout *layout, char *error_out)
     if (status == GF_OK) {
         if ((config->job.world != 0) && (config->job.world != identity.world))
             return gf_config_refuse(error_out, GF_ERR_CONFIG,
-                                    "job.world is %u in the configuration, but %s says %u "
-                                    "ranks",
+                                    "job.world is %u in the configuration, but the launcher that "
+                                    "sets %s says %u ranks",
                                     config->job.world, identity.source, identity.world);
         uint32_t most = config->job.world_max;
         if ((identity.world_max != 0) && (most != 0) && (most != identity.world_max))

@@ -12,6 +12,7 @@
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 #include "lib/core/device_work.h"
+#include "lib/core/extra.h"
 #include "lib/core/vote.h"
 
 #define STILL_NS UINT64_C(25000000)
@@ -185,6 +186,12 @@ gf_status gf_step_begin(gf_context *gf)
         return gf_refuse(gf, GF_ERR_STATE, "gf_step_begin: %s",
                          (gf->phase == GF_PHASE_READY) ? "requests are under way"
                                                        : "the context is not open");
+    /* where a rank may come or go at any step, its weights must be those of the last one */
+    if (gf_is_elastic(gf) && gf_step_waits(gf))
+        return gf_refuse(
+            gf, GF_ERR_STATE,
+            "gf_step_begin: step %llu of an elastic job was not applied; " GF_APPLY_FIRST,
+            (unsigned long long)gf->step.number);
     if (gf_queue_after(gf, &gf->queue, &gf->pack_queue) < 0)
         return gf_device_failed(gf, GF_OPERATION_STEP);
     number = gf->step.number + 1;

@@ -34,9 +34,8 @@ static bool has_failed(const gf_context *gf)
  * failed. */
 static void steps_look(gf_context *gf)
 {
-    bool waits = (gf->step.state == GF_STEP_WHOLE) && !gf->step.skipped && gf_has_weights(gf);
     gf->change.own.steps = gf_steps(gf);
-    gf->change.own.applied = waits ? 0 : 1;
+    gf->change.own.applied = gf_step_waits(gf) ? 0 : 1;
 }
 
 /* ---- a new link ---- */
@@ -304,7 +303,7 @@ static gf_status planned_begin(gf_context *gf, const uint32_t *ended, uint32_t c
     change_begin(gf, 0);
     if (gf->change.own.applied == 0)
         return gf_refuse(gf, GF_ERR_STATE,
-                         "gf_epoch_begin: step %llu was not applied; gf_update() is first",
+                         "gf_epoch_begin: step %llu was not applied; " GF_APPLY_FIRST,
                          (unsigned long long)gf->step.number);
     gf->phase = GF_PHASE_AGREE;
     ended_take(gf, ended, count);

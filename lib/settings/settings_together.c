@@ -56,8 +56,8 @@ gf_status gf_config_need(const struct gf_config *config, uint32_t needs, char *e
                       "allowed is any other, for example optimizer = { kind = \"sgd\"; };");
     if (((needs & GF_NEED_OWN_OPTIMIZER) != 0) && has_optimizer)
         return refuse(error_out,
-                      "optimizer.kind is set: this program applies its steps itself; allowed is "
-                      "none");
+                      "optimizer.kind is not none: this program applies its steps itself; allowed "
+                      "is none");
     if (((needs & GF_NEED_HALF_WEIGHTS) != 0) && (config->optimizer.half_weights == GF_TYPE_F32))
         return refuse(error_out,
                       "optimizer.half_weights = fp32: this program computes with 16-bit weights; "
@@ -66,6 +66,10 @@ gf_status gf_config_need(const struct gf_config *config, uint32_t needs, char *e
         return refuse(error_out,
                       "loss_scale.enabled = true: this program does not multiply its loss by "
                       "gf_loss_scale(); allowed is false");
+    if (((needs & GF_NEED_RATE) != 0) && !(config->rate.base_rate > 0))
+        return refuse(error_out,
+                      "rate.base is not set: this program takes gf_rate(), which would be 0; "
+                      "allowed is a number above 0, for example rate = { base = 0.1; };");
     return GF_OK;
 }
 

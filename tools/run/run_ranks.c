@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "tools/run/run_lines.h"
@@ -278,6 +279,18 @@ static int ranks_look(const struct run_job *job, bool tells, uint32_t *live_out,
     return (crash != 0) ? crash : failure;
 }
 
+static bool is_restarted(const struct run_job *job, const struct rank *rank)
+{
+    return rank->ended && !rank->left && (rank->pid != 0) && (rank->starts <= job->restarts);
+}
+
+static bool restart_is_due(const struct run_job *job)
+{
+    for (uint32_t i = 0; i < job->rank_max; i++)
+        if (is_restarted(job, &ranks[i])) return true;
+    return false;
+}
+
 /* Ranks that have failed are started again, while nobody has ended well and nobody wants us to end.
  * How many were. */
 static uint32_t ranks_restart(const struct run_job *job, const sigset_t *mask)
@@ -285,8 +298,7 @@ static uint32_t ranks_restart(const struct run_job *job, const sigset_t *mask)
     uint32_t count = 0;
     for (uint32_t i = 0; i < job->rank_max; i++) {
         struct rank *rank = &ranks[i];
-        if (!rank->ended || rank->left || (rank->pid == 0) || (rank->starts > job->restarts))
-            continue;
+        if (!is_restarted(job, rank)) continue;
         for (uint32_t s = 2u * i; s < 2u * i + 2u; s++) {
             while ((sources[s].number >= 0) && lines_waits(&sources[s]) &&
                    lines_move(&sources[s], writing_may_wait)) {
@@ -304,6 +316,21 @@ static uint32_t ranks_restart(const struct run_job *job, const sigset_t *mask)
             rank->starts = job->restarts + 1u;
     }
     return count;
+}
+
+/* Another look, a moment later: where several end at once none of them is there to be joined. */
+#define AT_ONCE_NS 50000000l
+
+static bool failed_for_good(const struct run_job *job, bool *succeeded)
+{
+    const struct timespec nap = {.tv_nsec = AT_ONCE_NS};
+    uint32_t live;
+    (void)nanosleep(&nap, NULL);
+    (void)ranks_look(job, true, &live, succeeded);
+    if (live > 0) return false;
+    (void)fprintf(stderr, "gf-run: no rank runs any more that one started again could join: the "
+                          "job has ended; start it anew\n");
+    return true;
 }
 
 static void ranks_signal(uint32_t rank_count, int number)
@@ -377,7 +404,10 @@ static void job_watch(const struct run_job *job, int *result, const sigset_t *ma
         bool ends = (*result != 0) || (signal_number != 0);
         int failure = ranks_look(job, !ends, &live, &succeeded);
         if (first_failure == 0) first_failure = failure;
-        if ((*result == 0) && !succeeded && (signal_number == 0)) live += ranks_restart(job, mask);
+        if ((*result == 0) && !succeeded && (signal_number == 0) && restart_is_due(job)) {
+            if (failed_for_good(job, &succeeded)) break;
+            if (!succeeded) live += ranks_restart(job, mask);
+        }
         if ((*result == 0) && (live > 0) && (grow_wanted != 0)) live += rank_add(job, mask);
         if (job->elastic) failure = 0;
         if ((failure != 0) && (*result == 0)) {
