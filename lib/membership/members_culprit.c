@@ -431,7 +431,7 @@ static void leave_end(struct gf_members *members)
     const struct member *culprit = NULL;
     uint32_t late = GF_RANK_NONE;
     uint32_t awaited;
-    /* those that poll say so once a second */
+    /* those that poll say so */
     for (uint32_t rank = 1; rank < members->setup.world; rank++) {
         const struct member *peer = gf_members_of(members, rank);
         if (peer->leaves || !gf_member_is_here(peer)) continue;
