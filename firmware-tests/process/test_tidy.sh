@@ -70,8 +70,11 @@ sources 'c|h|cu|cuh|cc|sh|py|awk' >"$scratch/code"
     grep -nE '(\<ids|id_of|members)\[|epoch_rank' $(sources 'c|h' | grep -E '^(lib|ops|drivers)/') |
         grep -vE '^(drivers/link\.h|lib/membership/members_state\.h):|return members->table\[id\]\.epoch_rank;' | awk -F: '{ print "ranks", $1, 1 }' | sort -u
     # A header that some .c includes before all others was compiled alone there; the others are here.
-    for c in $(sources c); do sed -n '/^ *# *include/{s/.*include "\([^"]*\)".*/\1/p;q}' "$c" | sed "s|^[^/]*\$|$(dirname "$c")/&|"; done |
-        sort -u >"$scratch/first"
+    sources c | xargs awk 'FNR == 1 { seen = 0 }
+        !seen && /^ *# *include/ { seen = 1
+            if (split($0, part, "\"") < 3) next
+            dir = FILENAME; sub(/[^\/]*$/, "", dir)
+            print (part[2] ~ /\//) ? part[2] : dir part[2] }' | sort -u >"$scratch/first"
     for header in $(sources h | grep -vxFf "$scratch/first"); do
         echo "#include \"$header\"" >"$scratch/alone.c"
         ${CC:-gcc} -std=c11 -D_GNU_SOURCE -DGF_WITH_UCX=0 -DGF_WITH_CUDA=0 -DGF_WITH_NVCC=0 -I. -Ilib -Iconfig -I/usr/local/cuda/include \
