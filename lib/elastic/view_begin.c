@@ -97,8 +97,8 @@ void gf_view_rejoin(struct gf_members *members)
         gf_members_owe_id(members, coordinator, MEMBERS_JOIN);
         return;
     }
-    view->coordinator =
-        GF_RANK_NONE; /* the first of the list is asked before all others: it coordinates */
+    /* the first of the list is asked before all others: it coordinates */
+    view->coordinator = GF_RANK_NONE;
     gf_view_next(members);
 }
 

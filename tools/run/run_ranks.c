@@ -279,7 +279,8 @@ static int ranks_look(const struct run_job *job, bool tells, uint32_t *live_out,
     return (crash != 0) ? crash : failure;
 }
 
-static bool is_restarted(const struct run_job *job, const struct rank *rank)
+/* It has failed, and may be started again. */
+static bool restarts(const struct run_job *job, const struct rank *rank)
 {
     return rank->ended && !rank->left && (rank->pid != 0) && (rank->starts <= job->restarts);
 }
@@ -287,7 +288,7 @@ static bool is_restarted(const struct run_job *job, const struct rank *rank)
 static bool restart_is_due(const struct run_job *job)
 {
     for (uint32_t i = 0; i < job->rank_max; i++)
-        if (is_restarted(job, &ranks[i])) return true;
+        if (restarts(job, &ranks[i])) return true;
     return false;
 }
 
@@ -298,7 +299,7 @@ static uint32_t ranks_restart(const struct run_job *job, const sigset_t *mask)
     uint32_t count = 0;
     for (uint32_t i = 0; i < job->rank_max; i++) {
         struct rank *rank = &ranks[i];
-        if (!is_restarted(job, rank)) continue;
+        if (!restarts(job, rank)) continue;
         for (uint32_t s = 2u * i; s < 2u * i + 2u; s++) {
             while ((sources[s].number >= 0) && lines_waits(&sources[s]) &&
                    lines_move(&sources[s], writing_may_wait)) {
@@ -327,7 +328,7 @@ static bool failed_for_good(const struct run_job *job, bool *succeeded)
     uint32_t live;
     (void)nanosleep(&nap, NULL);
     (void)ranks_look(job, true, &live, succeeded);
-    if (live > 0) return false;
+    if ((live > 0) || *succeeded) return false;
     (void)fprintf(stderr, "gf-run: no rank runs any more that one started again could join: the "
                           "job has ended; start it anew\n");
     return true;
