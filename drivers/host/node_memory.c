@@ -1,6 +1,7 @@
 /* The memory of a rank: what this host lets it have, the memfd, its pages, and how a peer maps it.
  */
 #include "drivers/host/node_state.h"
+#include "drivers/lines.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,34 +23,6 @@
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 /* ---- limits of this host ---- */
-
-/* Gives each line of a file of the kernel's to visit(), until that gives false. false: it cannot be
- * read. */
-static bool lines_visit(const char *path, bool (*visit)(void *arg, char *line), void *arg)
-{
-    char buffer[768];
-    size_t have = 0;
-    ssize_t got = 0;
-    bool more = true;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return false;
-    while (more && ((got = read(fd, buffer + have, sizeof buffer - 1 - have)) > 0)) {
-        char *line = buffer;
-        char *end;
-        have += (size_t)got;
-        buffer[have] = '\0';
-        while (more && ((end = strchr(line, '\n')) != NULL)) {
-            *end = '\0';
-            more = visit(arg, line);
-            line = end + 1;
-        }
-        have -= (size_t)(line - buffer);
-        if (have == sizeof buffer - 1) have = 0; /* a line longer than the buffer: read on in it */
-        memmove(buffer, line, have);
-    }
-    (void)close(fd);
-    return got >= 0;
-}
 
 /* A number of a file: of the line that begins with `name`. "max" is none. */
 struct number {
@@ -76,7 +49,7 @@ static bool number_read(const char *folder, const char *file, const char *name, 
     char path[400];
     int length = snprintf(path, sizeof path, "%s/%s", folder, file);
     if ((length < 0) || ((size_t)length >= sizeof path)) return false;
-    (void)lines_visit(path, number_look, &number);
+    (void)gf_lines_visit(path, number_look, &number);
     if (number.found) *value_out = number.value;
     return number.found;
 }
@@ -170,7 +143,7 @@ char *gf_node_limits_text(size_t bytes, bool shared, char *text_out, size_t text
             mib(limit.rlim_cur), mib(value * page_bytes), mib(bytes));
         return text_out;
     }
-    (void)lines_visit("/proc/self/cgroup", group_look, &lack);
+    (void)gf_lines_visit("/proc/self/cgroup", group_look, &lack);
     if (text_out[0] != '\0') return text_out;
     if (number_read("/proc", "meminfo", "MemAvailable:", &value) && (value * 1024 < bytes))
         (void)snprintf(text_out, text_bytes,
@@ -406,7 +379,7 @@ char *gf_node_pages_text(const void *base, char *text_out, size_t text_bytes)
 {
     struct pages pages = {.base = (unsigned long)(uintptr_t)base};
     (void)snprintf(text_out, text_bytes, "pages of unknown size");
-    (void)lines_visit("/proc/self/smaps", line_look, &pages);
+    (void)gf_lines_visit("/proc/self/smaps", line_look, &pages);
     if (pages.page_kib != 0)
         (void)snprintf(text_out, text_bytes,
                        "pages of %lu KiB, and %lu KiB of it in transparent huge pages",

@@ -1,5 +1,6 @@
 /* Sockets of the control channel: addresses as text, options, listening and connecting. */
 #include "drivers/tcp/rendezvous_socket.h"
+#include "drivers/lines.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -227,6 +228,35 @@ int gf_socket_name_connect(const char *name, uint32_t *user_out)
     (void)close(fd);
     errno = error;
     return -1;
+}
+
+struct other {
+    const char *prefix;
+    const char *own;
+    char *name_out;
+    bool found;
+};
+
+/* The name ends its line. */
+static bool other_look(void *arg, char *line)
+{
+    struct other *other = arg;
+    const size_t own_bytes = strlen(other->own);
+    const char *name = strrchr(line, ' ');
+    if ((name == NULL) || (strncmp(name + 1, other->prefix, strlen(other->prefix)) != 0) ||
+        ((strncmp(name + 1, other->own, own_bytes) == 0) &&
+         ((name[1 + own_bytes] == '\0') || (name[1 + own_bytes] == '-'))))
+        return true;
+    (void)snprintf(other->name_out, GF_SOCKET_NAME_BYTES, "%s", name + 1);
+    other->found = true;
+    return false;
+}
+
+bool gf_socket_name_other(const char *prefix, const char *own, char name_out[GF_SOCKET_NAME_BYTES])
+{
+    struct other other = {.prefix = prefix, .own = own, .name_out = name_out};
+    (void)gf_lines_visit("/proc/net/unix", other_look, &other);
+    return other.found;
 }
 
 int gf_socket_name_listen(const char *name, struct gf_fault *fault_out)

@@ -47,6 +47,9 @@ int gf_socket_name_listen(const char *name, struct gf_fault *fault_out);
 /* As gf_socket_connect(): it stands at once, or -1 with errno set. EPERM: *user_out, another user,
  * listens there. */
 int gf_socket_name_connect(const char *name, uint32_t *user_out);
+/* Is there a socket of this network namespace, of any user, whose name begins with `prefix`, and is
+ * neither own nor own and a "-"? *name_out is one. */
+bool gf_socket_name_other(const char *prefix, const char *own, char name_out[GF_SOCKET_NAME_BYTES]);
 /* Whose process connected, or listens; false: the kernel does not say. */
 bool gf_socket_user(int fd, uint32_t *user_out);
 

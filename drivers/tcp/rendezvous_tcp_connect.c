@@ -2,6 +2,7 @@
 #include "drivers/tcp/rendezvous_tcp_state.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -153,13 +154,26 @@ tcp_told gf_tcp_connect_poll(struct tcp *tcp, uint64_t now_ns,
     return news_take(tcp, gf_way_poll(tcp, way, now_ns), event_out);
 }
 
+/* Ranks with another job id (GF_JOB, or none) go to another name, and rank 0 among them gives up as
+ * this rank does: it is looked for after half of the time. */
+static void other_job_look(struct tcp *tcp, uint64_t passed_ns)
+{
+    if (!tcp->by_name || tcp->rejoins || tcp->others_looked_for ||
+        (passed_ns < tcp->setup.join_timeout_ns / 2))
+        return;
+    tcp->others_looked_for = true;
+    gf_tcp_other_job(tcp, tcp->other_job);
+}
+
 void gf_tcp_connect_deadline(struct tcp *tcp, uint64_t now_ns)
 {
     const struct way *way = &tcp->way;
     uint64_t passed_ns = now_ns - tcp->opened_ns;
     double seconds = (double)passed_ns / 1e9;
     bool talks = false;
-    if (!way->on || tcp->reformed || (passed_ns < tcp->setup.join_timeout_ns)) return;
+    if (!way->on || tcp->reformed) return;
+    other_job_look(tcp, passed_ns);
+    if (passed_ns < tcp->setup.join_timeout_ns) return;
     for (uint32_t i = 0; i < TCP_TRIES_MAX; i++)
         talks = talks || (way->tries[i].state >= TCP_TRY_NONCE);
     if (tcp->not_now[0] != '\0')
@@ -178,6 +192,12 @@ void gf_tcp_connect_deadline(struct tcp *tcp, uint64_t now_ns)
                                                 "%s at %.60s took the connection and then said "
                                                 "nothing for %.1f s",
                                                 coordinator_text(tcp), tcp->address_text, seconds));
+    else if (tcp->other_job[0] != '\0')
+        (void)gf_fault_set(&tcp->base.fault, GF_ERR_TIMEOUT, 0, "connect", way->error,
+                           "rank %u of job %" PRIu64 " did not meet rank 0 at %.60s in %.1f s, and "
+                           "job %.20s is there: is GF_JOB the same on all ranks?",
+                           tcp->setup.rank, tcp->setup.job_id, tcp->address_text, seconds,
+                           tcp->other_job);
     else
         (void)gf_fault_set(&tcp->base.fault, GF_ERR_TIMEOUT, 0, "connect", way->error,
                            "rank %u cannot reach %s at %s: tried %u times in %.1f s, last: %s",

@@ -64,6 +64,18 @@ static void name_put(const struct tcp *tcp, uint32_t rank, char name_out[GF_SOCK
         (void)snprintf(name_out + bytes, GF_SOCKET_NAME_BYTES - (size_t)bytes, "-%u", rank);
 }
 
+void gf_tcp_other_job(const struct tcp *tcp, char job_out[GF_SOCKET_NAME_BYTES])
+{
+    char prefix[GF_SOCKET_NAME_BYTES];
+    char own[GF_SOCKET_NAME_BYTES];
+    char other[GF_SOCKET_NAME_BYTES];
+    int bytes = snprintf(prefix, sizeof prefix, "@gradientflow-%u-", ntohs(tcp->job_address.port));
+    name_put(tcp, GF_RANK_NONE, own);
+    if (!gf_socket_name_other(prefix, own, other)) return;
+    (void)snprintf(job_out, GF_SOCKET_NAME_BYTES, "%.*s", (int)strcspn(other + bytes, "-"),
+                   other + bytes);
+}
+
 void gf_tcp_job_name(const struct tcp *tcp, char name_out[GF_SOCKET_NAME_BYTES])
 {
     name_put(tcp, GF_RANK_NONE, name_out);
@@ -93,11 +105,12 @@ static int job_address_listen(const struct tcp *tcp, struct gf_fault *fault_out)
 /* Else another user's rank 0 could be met by the ranks of this job. */
 static gf_status name_taken(const struct tcp *tcp, const char *name, struct gf_fault *fault_out)
 {
-    char why[80] = "what holds it does not listen";
+    char why[100] = "what holds it does not listen";
     uint32_t user = 0;
     int fd = gf_socket_name_connect(name, &user);
     if (fd >= 0)
-        (void)snprintf(why, sizeof why, "another process of this user listens there");
+        (void)snprintf(why, sizeof why,
+                       "another process of this user listens there: are there two ranks 0?");
     else if (errno == EPERM)
         (void)snprintf(why, sizeof why, "user %u listens there, this rank is of user %u", user,
                        (unsigned)geteuid());
@@ -108,13 +121,22 @@ static gf_status name_taken(const struct tcp *tcp, const char *name, struct gf_f
                         tcp->address_text, name, strerror(EADDRINUSE), EADDRINUSE, why);
 }
 
+static gf_status port_taken(const struct tcp *tcp, struct gf_fault *fault_out)
+{
+    *fault_out = (struct gf_fault){0};
+    return gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "bind", EADDRINUSE,
+                        "cannot listen at %.60s: bind failed: %s (errno %d): another job has that "
+                        "address, or there are two ranks 0",
+                        tcp->address_text, strerror(EADDRINUSE), EADDRINUSE);
+}
+
 gf_status gf_tcp_listen_job(struct tcp *tcp, struct gf_fault *fault_out)
 {
     char text[GF_TEXT_MAX];
     gf_tcp_job_text(tcp, text);
     tcp->listen_fd = job_address_listen(tcp, fault_out);
-    if ((tcp->listen_fd < 0) && tcp->by_name && (fault_out->foreign_code == EADDRINUSE))
-        return name_taken(tcp, text, fault_out);
+    if ((tcp->listen_fd < 0) && (fault_out->foreign_code == EADDRINUSE))
+        return tcp->by_name ? name_taken(tcp, text, fault_out) : port_taken(tcp, fault_out);
     if (tcp->listen_fd < 0) return GF_ERR_SYSTEM;
     (void)snprintf(tcp->own_text, sizeof tcp->own_text, "%.63s", text);
     tcp->listens = true;

@@ -244,6 +244,8 @@ struct tcp {
     uint64_t opened_ns;
     struct way way;                         /* to the coordinator */
     struct way aside;                       /* to a rank 0 of the other kind, in the first join */
+    char other_job[GF_SOCKET_NAME_BYTES];   /* the id of another job at this address; or empty */
+    bool others_looked_for;                 /* once, as long as that one may be there */
     char aside_text[GF_FRAME_REASON_BYTES]; /* what that one said; or empty */
     char not_now[GF_FRAME_REASON_BYTES];    /* what it was refused with last, for now; or empty */
 
@@ -367,6 +369,8 @@ void gf_tcp_joined(struct gf_rendezvous *rendezvous);
 /* rendezvous_tcp_reform.c: where a rank listens, and how another coordinates. */
 void gf_tcp_job_text(const struct tcp *tcp, char text_out[GF_TEXT_MAX]); /* for connect_to() */
 void gf_tcp_job_name(const struct tcp *tcp, char name_out[GF_SOCKET_NAME_BYTES]);
+/* The id of another job at the same address, where there is one: its ranks meet at another name. */
+void gf_tcp_other_job(const struct tcp *tcp, char job_out[GF_SOCKET_NAME_BYTES]);
 gf_status gf_tcp_listen_job(struct tcp *tcp, struct gf_fault *fault_out); /* rank 0, at open */
 void gf_tcp_listen(struct tcp *tcp); /* once a connection to the coordinator stands */
 /* The port of this rank, where data connections are taken; it listens there from here on. */

@@ -98,6 +98,39 @@ TEST(jobs_of_one_port_do_not_meet)
     assert_int_equal(seen[5].connected | seen[0].refused, 0);
 }
 
+/* Two ranks with another GF_JOB each, and two that both say that they are rank 0. */
+TEST(a_rank_of_another_job_names_the_one_that_is_there)
+{
+    begin();
+    struct gf_rendezvous_setup setup = tcp_setup(&star, 1, 2);
+    end_join(0, 0, 2);
+    setup.job_id = 4712;
+    end_open(1, &setup);
+    for (int half = 0; half < 2; half++) {
+        turn();
+        now_ns += 30 * SECOND;
+    }
+    turn();
+    assert_int_equal(seen[1].status, GF_ERR_TIMEOUT);
+    assert_non_null(strstr(star.ends[1]->fault.text, "rank 1 of job 4712 did not meet rank 0 at"));
+    assert_non_null(strstr(star.ends[1]->fault.text, "and job 4711 is there: is GF_JOB the same"));
+}
+
+TEST(a_second_rank_0_says_that_there_are_two)
+{
+    for (int insecure = 0; insecure < 2; insecure++) {
+        struct gf_fault fault = {0};
+        begin();
+        star.insecure = (insecure != 0);
+        struct gf_rendezvous_setup setup = tcp_setup(&star, 0, 2);
+        end_join(0, 0, 2);
+        assert_int_equal(tcp_world_end_open(&star, 1, &setup, now_ns, &fault), GF_ERR_SYSTEM);
+        assert_non_null(
+            strstr(fault.text, insecure ? "there are two ranks 0" : "are there two ranks 0"));
+        tcp_world_close(&star);
+    }
+}
+
 /* As rank 0 of nobody that starts first. */
 TEST(a_name_that_another_user_holds_ends_rank_0)
 {
