@@ -137,15 +137,15 @@ TEST(a_checksummed_state_that_no_save_of_this_run_writes_is_refused_and_named)
         {FIELD(head_bytes), 128, "bytes were handed over"},
         {FIELD(total_bytes), 8, "the state says it has 8"},
         {FIELD(tensors_hash), 7,
-         "another run: hash of the tensors' names, sizes, flags and types, and state_extra: 7"},
-        {FIELD(elem_count), 1, "another run: elements of the pool: 1 there, 32 here"},
+         "another model: tensors differ in names, sizes, flags, types or order"},
+        {FIELD(elem_count), 1, "another model: elements of the pool: 1 there, 32 here"},
         {FIELD(sparse_elem_count), UINT64_MAX,
          "elements of the sparse part: 18446744073709551615 there, 13 here"},
-        {FIELD(tensor_count), 1, "another run: tensors: 1 there, 2 here"},
-        {FIELD(optimizer), 2, "another run: optimizer.kind, as a number: 2 there, 1 here"},
+        {FIELD(tensor_count), 1, "another model: tensors: 1 there, 2 here"},
+        {FIELD(optimizer), 2, "another run: optimizer.kind: lars there, sgd here"},
         {FIELD(has_momentum), 0, "another run: optimizer.momentum above 0: 0 there, 1 here"},
-        {FIELD(sparse_momentum), 0, "another run: sparse.momentum, as a number: 0 there, 1 here"},
-        {FIELD(average), 2, "another run: exchange.average, as a number: 2 there, 0 here"},
+        {FIELD(sparse_momentum), 0, "another run: sparse.momentum: reduced there, local here"},
+        {FIELD(average), 2, "another run: exchange.average: samples there, sum here"},
         {FIELD(chunk_elems), 4, "another run: sparse.chunk_elems: 4 there, 3 here"},
         {FIELD(chunk_count), 6, "another run: chunks: 6 there, 5 here"},
         {FIELD(world), 0, "rank and world"},
@@ -210,7 +210,34 @@ TEST(a_state_of_other_tensors_is_refused)
     setup.tensors = renamed;
     world_open(&w, &setup);
     assert_int_equal(gf_state_load(w.ranks[0].gf, s.save.data[0], s.save.bytes), GF_ERR_DATA);
-    world_expect_log(&w, 0, "another run: hash of the tensors' names");
+    world_expect_log(&w, 0, "another model: tensors differ in names");
+    world_close(&w);
+    small_close(&s);
+}
+
+/* As state_take() of the recipe reads it: no more than a byte longer than its own. */
+TEST(a_part_of_another_models_state_is_of_another_model)
+{
+    static const struct gf_tensor more[] = {
+        {.name = "bias", .elem_count = 3, .flags = GF_TENSOR_DENSE | GF_TENSOR_NO_DECAY},
+        {.name = "all", .elem_count = 13},
+        {.name = "more", .elem_count = 1000},
+    };
+    struct world_setup setup = small_setup();
+    struct small s;
+    struct world w;
+    struct state_save larger;
+    small_open(&s);
+    setup.tensors = more;
+    setup.tensor_count = LENGTH(more);
+    world_open(&w, &setup);
+    larger = state_save_take(&w);
+    assert_true(larger.bytes > s.save.bytes + 1);
+    world_log_clear(&s.w);
+    assert_int_equal(gf_state_load(s.gf, larger.data[0], s.save.bytes + 1), GF_ERR_DATA);
+    world_expect_log(&s.w, 0, "another model: tensors: 3 there, 2 here");
+    expect_untouched(&s);
+    state_save_free(&larger);
     world_close(&w);
     small_close(&s);
 }

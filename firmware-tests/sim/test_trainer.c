@@ -13,6 +13,7 @@ static struct trainer {
     uint32_t thinks; /* turns between the end of a step and its update */
 } trainers[ELASTIC_RANKS_MAX];
 static const char *third_name;
+static uint32_t third_rank = 1;
 
 static void vary(uint32_t rank, struct gf_config *config, const struct gf_tensor **t,
                  uint32_t *tensor_count)
@@ -22,7 +23,7 @@ static void vary(uint32_t rank, struct gf_config *config, const struct gf_tensor
     trainer->extra[1] =
         (struct gf_state_extra){"momentum", trainer->momentum, sizeof trainer->momentum};
     trainer->extra[2] = (struct gf_state_extra){"odd", trainer->odd, sizeof trainer->odd};
-    if ((rank == 1) && (third_name != NULL)) trainer->extra[2].name = third_name;
+    if ((rank == third_rank) && (third_name != NULL)) trainer->extra[2].name = third_name;
     config->state_extra = trainer->extra;
     config->state_extra_count = LENGTH(trainer->extra);
 }
@@ -223,8 +224,17 @@ TEST(a_saved_state_holds_it)
     setup.vary = NULL;
     world_open(&w, &setup);
     assert_int_equal(gf_state_load(w.ranks[0].gf, data, bytes), GF_ERR_DATA);
-    world_expect_log(&w, 0, "and state_extra");
+    world_expect_log(&w, 0, "another run: state_extra has ");
     world_close(&w);
+    setup = setup_of(1);
+    third_name = "even";
+    third_rank = 0;
+    world_open(&w, &setup);
+    assert_int_equal(gf_state_load(w.ranks[0].gf, data, bytes), GF_ERR_DATA);
+    world_expect_log(&w, 0, "or the regions of state_extra in theirs: weight, momentum, even here");
+    world_close(&w);
+    third_name = NULL;
+    third_rank = 1;
     free(data);
 }
 
@@ -273,6 +283,6 @@ TEST(ranks_with_other_regions_do_not_join)
     WORLD_CREATE(w, &setup);
     world_join(&w);
     assert_int_equal(w.ranks[0].status, GF_ERR_MISMATCH);
-    world_expect_log(&w, 0, "state_extra");
+    world_expect_log(&w, 0, "state_extra[2] is odd:12B at rank 0, even:12B at rank 1");
     third_name = NULL;
 }

@@ -2,6 +2,7 @@
  * common again. */
 #include "lib/core/extra.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "drivers/fnv.h"
@@ -62,6 +63,26 @@ uint64_t gf_extra_hash(const struct gf_config *config)
         hash = gf_fnv_u64(gf_fnv_bytes(hash, extra->name, strlen(extra->name) + 1), extra->bytes);
     }
     return hash;
+}
+
+#define SUMMARY_NAME_BYTES 24 /* of a region's name */
+
+void gf_extra_summary(const struct gf_config *config, char *summary, size_t bytes)
+{
+    size_t used = strlen(summary);
+    int wrote =
+        snprintf(summary + used, bytes - used, " state_extra_count=%u", config->state_extra_count);
+    for (uint32_t i = 0; (wrote > 0) && ((size_t)wrote < bytes - used); i++) {
+        char name[SUMMARY_NAME_BYTES + 1];
+        used += (size_t)wrote;
+        if (i == config->state_extra_count) return;
+        (void)snprintf(name, sizeof name, "%s", config->state_extra[i].name);
+        for (char *at = name; *at != '\0'; at++)
+            if ((unsigned char)*at <= ' ') *at = '_'; /* blanks part the fields */
+        wrote = snprintf(summary + used, bytes - used, " state_extra[%u]=%s:%lluB", i, name,
+                         (unsigned long long)config->state_extra[i].bytes);
+    }
+    summary[used] = '\0'; /* what does not fit whole is left out */
 }
 
 bool gf_has_weights(const gf_context *gf)

@@ -10,6 +10,9 @@ gf_status gf_extra_check(const struct gf_config *config, char *error_out);
 uint64_t gf_extra_names_bytes(const struct gf_config *config);
 void gf_extra_keep(struct gf_config *config, struct gf_state_extra *table, char *names);
 uint64_t gf_extra_hash(const struct gf_config *config); /* of names and sizes; 0: there is none */
+/* Adds fields to a summary (gf_config_summary()): how many regions, then "state_extra[1]=m:1600B",
+ * as many as fit. */
+void gf_extra_summary(const struct gf_config *config, char *summary, size_t bytes);
 /* this library applies a step, or is told of it (gf_updated()) */
 bool gf_has_weights(const gf_context *gf);
 /* The last step is whole and was not applied to them. */

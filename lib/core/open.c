@@ -169,15 +169,13 @@ static uint64_t elems_of(const gf_context *gf)
     return count;
 }
 
-/* What the appliance adds to the state. */
-static void extra_tell(const struct gf_config *config, char *summary, struct gf_offer *offer)
+/* What the appliance adds to the state: the hash tells that it differs, the text where. */
+static void extra_tell(const struct gf_config *config, struct gf_offer *offer)
 {
-    size_t used = strlen(summary);
     uint64_t hash = gf_extra_hash(config);
     if (hash == 0) return;
     offer->config_hash ^= hash;
-    (void)snprintf(summary + used, sizeof offer->summary - used, " state_extra=%u:%08x",
-                   config->state_extra_count, (uint32_t)(hash ^ (hash >> 32)));
+    gf_extra_summary(config, offer->summary, sizeof offer->summary);
 }
 
 uint64_t gf_grace_ns(uint64_t timeout_ns)
@@ -241,7 +239,7 @@ static gf_status members_open(const struct gf_layout *layout, void *state, uint6
                                     .fabric = fabric_look(gf),
                                     .node = gf->link->node};
     (void)gf_config_summary(&layout->config, setup.offer.summary, sizeof setup.offer.summary);
-    extra_tell(&layout->config, setup.offer.summary, &setup.offer);
+    extra_tell(&layout->config, &setup.offer);
     if ((status = gf->link->driver->endpoint(gf->link, endpoint, &endpoint_bytes)) < 0)
         return status;
     gf->polled.at_ns = gf_now(gf);

@@ -87,6 +87,11 @@ char *gf_setting_allowed(const struct gf_setting *setting, char *text_out);
 char *gf_setting_value(const struct gf_setting *setting, const struct gf_config *config,
                        char *text_out);
 
+/* A value of a key as its name, as "sgd" of optimizer.kind; the number where it has none. Returns
+ * text_out[GF_SETTING_NAME_BYTES]. */
+#define GF_SETTING_NAME_BYTES 24
+char *gf_setting_name(const char *key, uint64_t number, char *text_out);
+
 /* "4 MiB", "200 ms", "0.9": exact, in the largest unit that divides; return
  * text_out[GF_UNITS_BYTES]. */
 #define GF_UNITS_BYTES 32

@@ -224,3 +224,15 @@ char *gf_setting_value(const struct gf_setting *setting, const struct gf_config 
     (void)snprintf(text_out, GF_SETTING_VALUE_BYTES, "%s", text);
     return text_out;
 }
+
+char *gf_setting_name(const char *key, uint64_t number, char *text_out)
+{
+    (void)snprintf(text_out, GF_SETTING_NAME_BYTES, "%llu", (unsigned long long)number);
+    for (uint32_t i = 0; i < gf_setting_count; i++) {
+        const struct gf_setting *setting = &gf_settings[i];
+        if ((setting->kind == GF_SETTING_NAME) && (number <= setting->high) &&
+            (strcmp(setting->key, key) == 0))
+            (void)snprintf(text_out, GF_SETTING_NAME_BYTES, "%s", setting->names[number]);
+    }
+    return text_out;
+}

@@ -1,6 +1,7 @@
 /* Saving and loading what a run depends on (state_format.h). Everything is checked before anything
  * is written. */
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "drivers/fnv.h"
@@ -10,6 +11,7 @@
 #include "lib/core/arena.h"
 #include "lib/core/extra.h"
 #include "lib/core/device_work.h"
+#include "lib/settings/settings.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "head and pools are written as they lie");
 
@@ -187,13 +189,11 @@ gf_status gf_state_save(gf_context *gf, void *data, uint64_t bytes)
 
 /* ---- checking ---- */
 
-/* Is it whole, and of a version that this library reads? */
-static gf_status saved_check(gf_context *gf, const char *call, const unsigned char *data,
-                             uint64_t bytes, struct gf_state_head *head_out)
+/* Is it a state, of a version that this library reads? */
+static gf_status head_check(gf_context *gf, const char *call, const unsigned char *data,
+                            uint64_t bytes, struct gf_state_head *head_out)
 {
     const uint64_t least = sizeof *head_out + sizeof(uint64_t);
-    uint64_t checksum;
-    uint64_t found;
     if ((data == NULL) || ((uintptr_t)data % 8 != 0))
         return gf_refuse(gf, GF_ERR_PARAM, "%s: data at %p; it must be aligned to 8 bytes", call,
                          (const void *)data);
@@ -208,48 +208,86 @@ static gf_status saved_check(gf_context *gf, const char *call, const unsigned ch
     if (head_out->version != GF_STATE_VERSION)
         return gf_refuse(gf, GF_ERR_DATA, "%s: format version %u; this library reads %u", call,
                          head_out->version, GF_STATE_VERSION);
-    if ((head_out->head_bytes != sizeof *head_out) || (head_out->total_bytes != bytes) ||
-        (bytes % 8 != 0))
-        return gf_refuse(gf, GF_ERR_DATA,
-                         "%s: %llu bytes were handed over, the state says it has %llu", call,
-                         (unsigned long long)bytes, (unsigned long long)head_out->total_bytes);
-    memcpy(&checksum, data + bytes - sizeof checksum, sizeof checksum);
-    found = gf_fnv_words(GF_FNV_START, data, bytes - sizeof checksum);
-    if (found != checksum)
-        return gf_refuse(
-            gf, GF_ERR_DATA,
-            "%s: the state is corrupt: its checksum is %016llx, its bytes give %016llx", call,
-            (unsigned long long)checksum, (unsigned long long)found);
     return GF_OK;
 }
 
-/* Is it of a run like this one? */
+static gf_status checksum_check(gf_context *gf, const char *call, const unsigned char *data,
+                                uint64_t bytes)
+{
+    uint64_t checksum;
+    uint64_t found = gf_fnv_words(GF_FNV_START, data, bytes - sizeof checksum);
+    memcpy(&checksum, data + bytes - sizeof checksum, sizeof checksum);
+    if (found == checksum) return GF_OK;
+    return gf_refuse(gf, GF_ERR_DATA,
+                     "%s: the state is corrupt: its checksum is %016llx, its bytes give %016llx",
+                     call, (unsigned long long)checksum, (unsigned long long)found);
+}
+
+/* "params, m, v" */
+static void extra_names(const gf_context *gf, char *text_out, size_t bytes)
+{
+    size_t used = 0;
+    text_out[0] = '\0';
+    for (uint32_t i = 0; (i < gf->config.state_extra_count) && (used < bytes); i++)
+        used += (size_t)snprintf(text_out + used, bytes - used, "%s%.40s", (i > 0) ? ", " : "",
+                                 gf->config.state_extra[i].name);
+}
+
+/* All else is the same there, so what is left of its bytes are regions of state_extra. A state says
+ * of them, and of tensors, no more than one hash. */
+static gf_status names_refuse(gf_context *gf, const char *call, const struct gf_state_head *head,
+                              const struct gf_state_head *here)
+{
+    uint64_t ours = gf_extra_bytes(gf);
+    uint64_t theirs = head->total_bytes - (here->total_bytes - ours);
+    char names[100];
+    extra_names(gf, names, sizeof names);
+    if (head->tensors_hash == gf->tensors_hash)
+        return gf_refuse(gf, GF_ERR_DATA,
+                         "%s: the state has no state_extra, this program has %u regions: %s", call,
+                         gf->config.state_extra_count, names);
+    if (theirs != ours)
+        return gf_refuse(gf, GF_ERR_DATA,
+                         "%s: the state is of another run: state_extra has %llu bytes there, %llu "
+                         "here%s%s%s",
+                         call, (unsigned long long)theirs, (unsigned long long)ours,
+                         (ours > 0) ? " (" : "", names, (ours > 0) ? ")" : "");
+    return gf_refuse(gf, GF_ERR_DATA,
+                     "%s: the state is of another model: tensors differ in names, sizes, flags, "
+                     "types or order%s%s%s",
+                     call, (ours > 0) ? ", or the regions of state_extra in theirs: " : "", names,
+                     (ours > 0) ? " here" : "");
+}
+
+/* Is it of a run like this one? The model first: where only a part was read of a larger model's
+ * state, that it is another model's says more than that it is cut. */
 static gf_status kin_check(gf_context *gf, const char *call, const struct gf_state_head *head)
 {
     const struct gf_state_head here = head_of(gf);
     const struct {
-        const char *what;
+        const char *what; /* a key: its values have names */
         uint64_t theirs, ours;
     } rows[] = {
         {"tensors", head->tensor_count, here.tensor_count},
-        {"hash of the tensors' names, sizes, flags and types, and state_extra", head->tensors_hash,
-         here.tensors_hash},
-        {"optimizer.kind, as a number", head->optimizer, here.optimizer},
+        {"elements of the pool", head->elem_count, here.elem_count},
+        {"optimizer.kind", head->optimizer, here.optimizer}, /* from here on: of the model's run */
         {"optimizer.momentum above 0", head->has_momentum, here.has_momentum},
         {"elements of the sparse part", head->sparse_elem_count, here.sparse_elem_count},
-        {"elements of the pool", head->elem_count, here.elem_count},
         {"sparse.chunk_elems", head->chunk_elems, here.chunk_elems},
         {"chunks", head->chunk_count, here.chunk_count},
-        {"sparse.momentum, as a number", head->sparse_momentum, here.sparse_momentum},
-        {"exchange.average, as a number", head->average, here.average},
-        {"bytes", head->total_bytes, here.total_bytes},
+        {"sparse.momentum", head->sparse_momentum, here.sparse_momentum},
+        {"exchange.average", head->average, here.average},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (rows[i].theirs != rows[i].ours)
-            return gf_refuse(
-                gf, GF_ERR_DATA, "%s: the state is of another run: %s: %llu there, %llu here", call,
-                rows[i].what, (unsigned long long)rows[i].theirs, (unsigned long long)rows[i].ours);
-    return GF_OK;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char there_text[GF_SETTING_NAME_BYTES];
+        char here_text[GF_SETTING_NAME_BYTES];
+        if (rows[i].theirs == rows[i].ours) continue;
+        return gf_refuse(gf, GF_ERR_DATA, "%s: the state is of another %s: %s: %s there, %s here",
+                         call, (i < 2) ? "model" : "run", rows[i].what,
+                         gf_setting_name(rows[i].what, rows[i].theirs, there_text),
+                         gf_setting_name(rows[i].what, rows[i].ours, here_text));
+    }
+    return (head->tensors_hash == here.tensors_hash) ? GF_OK : names_refuse(gf, call, head, &here);
 }
 
 static bool scale_valid(uint32_t bits)
@@ -293,8 +331,17 @@ static gf_status values_check(gf_context *gf, const char *call, const struct gf_
 static gf_status state_check(gf_context *gf, const char *call, const void *data, uint64_t bytes,
                              struct gf_state_head *head_out, struct parts *parts_out)
 {
-    gf_status status = saved_check(gf, call, data, bytes, head_out);
-    if ((status < 0) || ((status = kin_check(gf, call, head_out)) < 0)) return status;
+    gf_status status = head_check(gf, call, data, bytes, head_out);
+    bool is_whole;
+    if (status < 0) return status;
+    is_whole = (head_out->head_bytes == sizeof *head_out) && (head_out->total_bytes == bytes) &&
+               (bytes % 8 == 0);
+    if (is_whole && ((status = checksum_check(gf, call, data, bytes)) < 0)) return status;
+    if ((status = kin_check(gf, call, head_out)) < 0) return status;
+    if (!is_whole || (bytes != parts_of(gf).total))
+        return gf_refuse(gf, GF_ERR_DATA,
+                         "%s: %llu bytes were handed over, the state says it has %llu", call,
+                         (unsigned long long)bytes, (unsigned long long)head_out->total_bytes);
     *parts_out = parts_of(gf); /* the same there: it follows from what was compared */
     return values_check(gf, call, head_out, parts_out, data);
 }
