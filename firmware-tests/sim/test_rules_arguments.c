@@ -222,7 +222,8 @@ TEST(arguments_of_a_step)
     RULE(gf_tensors_ready(gf, 1, 1, 0), '.', NULL);
     RULE(gf_step_metric(gf, 0, 1.0), 'S', "not between gf_step_begin() and the last");
     RULE(gf_step_samples(gf, 1), 'S', "not between gf_step_begin() and the last");
-    RULE(gf_step_begin(gf), 'S', "step 1 is not whole");
+    RULE(gf_step_begin(gf), 'S', "step 1 is not whole (");
+    RULE(gf_step_begin(gf), 'S', "tensors were declared ready); gf_step_wait() ends it");
     rules_end();
 
     rules_make(RULES_ASKED, false);

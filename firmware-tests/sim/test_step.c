@@ -6,6 +6,16 @@
 #include "lib/context.h"
 #include "firmware-tests/cuda/late_gpu.h"
 
+TEST(tensors_without_a_name_or_elements_are_told_once)
+{
+    static const struct gf_tensor odd[] = {{.name = "bias", .elem_count = 0}, {.elem_count = 3}};
+    struct world_setup setup = {.world = 2, .tensors = odd, .tensor_count = LENGTH(odd)};
+    WORLD_OPEN(w, &setup);
+    world_expect_log(&w, 0, "tensors without elements: 1 of 2, the first is 0 \"bias\"");
+    world_expect_log(&w, 0, "tensors without a name: 1 of 2, the first is 1:");
+    assert_false(world_logged(&w, 1, "tensors without"));
+}
+
 /* Where the order of adding does not depend on the position, it does not matter where a buffer was
  * cut either; on a device that works late as on the host. */
 TEST(pieces_give_the_bits_of_the_whole)

@@ -85,6 +85,31 @@ static void unknown_weights_tell(gf_context *gf)
                 "rank that joins later is given none");
 }
 
+/* Both are valid, and mostly a mistake. */
+static void odd_tensors_tell(gf_context *gf)
+{
+    uint32_t empty = 0;
+    uint32_t unnamed = 0;
+    uint32_t first_empty = 0;
+    uint32_t first_unnamed = 0;
+    if (gf->rank != 0) return;
+    for (uint32_t i = gf->tensor_count; i-- > 0;) {
+        const struct gf_pool_tensor *tensor = &gf->tensors[i];
+        if (tensor->elem_count == 0) empty++, first_empty = i;
+        if (tensor->name[0] == '\0') unnamed++, first_unnamed = i;
+    }
+    if (empty > 0)
+        gf_log_line(&gf->log, GF_LOG_WARN,
+                    "tensors without elements: %u of %u, the first is %u \"%s\": nothing of them "
+                    "is exchanged",
+                    empty, gf->tensor_count, first_empty, gf->tensors[first_empty].name);
+    if (unnamed > 0)
+        gf_log_line(&gf->log, GF_LOG_WARN,
+                    "tensors without a name: %u of %u, the first is %u: errors and traces tell "
+                    "them by number alone",
+                    unnamed, gf->tensor_count, first_unnamed);
+}
+
 static void opened(gf_context *gf)
 {
     gf->phase = GF_PHASE_READY;
@@ -98,6 +123,7 @@ static void opened(gf_context *gf)
     gf_opened_count(gf);
     unused_tell(gf);
     unknown_weights_tell(gf);
+    odd_tensors_tell(gf);
     gf_log_line(&gf->log, GF_LOG_INFO,
                 "rank %u of %u: open over %s, %u tensors in %u fused buffers", gf->rank, gf->world,
                 gf->link->driver->name, gf->tensor_count, gf->buffers.dense_count);

@@ -180,8 +180,10 @@ gf_status gf_step_begin(gf_context *gf)
     uint64_t number;
     if (status < 0) return status;
     if (gf->phase == GF_PHASE_STEP)
-        return gf_refuse(gf, GF_ERR_STATE, "gf_step_begin: step %llu is not whole",
-                         (unsigned long long)gf->step.number);
+        return gf_refuse(gf, GF_ERR_STATE,
+                         "gf_step_begin: step %llu is not whole (%u of %u tensors were declared "
+                         "ready); gf_step_wait() ends it",
+                         (unsigned long long)gf->step.number, gf->step.declared, gf->tensor_count);
     if ((gf->phase != GF_PHASE_READY) || !gf_requests_idle(gf))
         return gf_refuse(gf, GF_ERR_STATE, "gf_step_begin: %s",
                          (gf->phase == GF_PHASE_READY) ? "requests are under way"

@@ -22,17 +22,31 @@ size_t gf_direct_slots_at(const struct gf_direct *direct, uint64_t order)
     return row * direct->lane_ranks * GF_DIRECT_SLOT_BYTES;
 }
 
+/* What an operation is, in a word:
+ *     bits 48..  which fold, or the root of a broadcast
+ *          47    small        43  in exported memory      42  with a fold
+ *          44..  collective   40..  type
+ *           0..  elem_count */
+#define WHICH_BIT 48
+#define KIND_BIT 40
+#define KIND_SMALL 0x80u
+#define KIND_COLLECTIVE_BIT 4
+#define KIND_EXPORTED 0x8u
+#define KIND_FOLD 0x4u
+#define KIND_TYPES 0x3u
+
 void gf_direct_begin(struct gf_coll *coll)
 {
     const struct gf_direct *own = coll->own.direct;
     struct gf_direct_state *direct = gf_direct_of(coll);
     bool small = (coll->late == NULL) && (coll->bytes <= own->small_bytes);
-    uint64_t way = ((uint64_t)small << 7) | ((uint64_t)(own->exported != NULL) << 3) |
-                   ((uint64_t)(coll->fold != NULL) << 2);
-    uint64_t kind = way | ((uint64_t)coll->collective << 4) | (uint64_t)coll->type;
+    uint64_t way = (small ? KIND_SMALL : 0) | ((own->exported != NULL) ? KIND_EXPORTED : 0) |
+                   ((coll->fold != NULL) ? KIND_FOLD : 0);
+    uint64_t kind =
+        way | ((uint64_t)coll->collective << KIND_COLLECTIVE_BIT) | (uint64_t)coll->type;
     direct->slots_at = gf_direct_slots_at(own, own->order);
     uint64_t which = (coll->fold != NULL) ? coll->fold_number : coll->root;
-    direct->what = ((which << 48) ^ (kind << 40)) + coll->elem_count;
+    direct->what = ((which << WHICH_BIT) ^ (kind << KIND_BIT)) + coll->elem_count;
     direct->state = direct->steps = direct->arrived = direct->rounds = direct->done = 0;
     direct->block_elems = direct->piece_elems = 0;
     direct->small = small;
@@ -126,6 +140,31 @@ gf_status gf_direct_signal(struct gf_coll *coll)
     return GF_OK;
 }
 
+/* "broadcast of 12 fp32 from rank 1". What a peer says may be anything. */
+static void what_text(const struct gf_coll *coll, uint64_t what, char *text_out, size_t bytes)
+{
+    static const char *const collectives[] = {[GF_COLL_ALLREDUCE] = "allreduce",
+                                              [GF_COLL_REDUCE_SCATTER] = "reduce_scatter",
+                                              [GF_COLL_ALLGATHER] = "allgather",
+                                              [GF_COLL_BROADCAST] = "broadcast",
+                                              [GF_COLL_BARRIER] = "barrier"};
+    static const char *const types[] = {"fp32", "fp16", "bf16", "of no type"};
+    static const char *const folds[] = {"of a step's vote", "by min", "by max"}; /* fold_number */
+    const uint32_t kind = (uint32_t)(what >> KIND_BIT) & 0xffu;
+    const uint32_t collective = (kind & ~KIND_SMALL) >> KIND_COLLECTIVE_BIT;
+    const uint32_t which = (uint32_t)(what >> WHICH_BIT);
+    const bool known = collective < sizeof collectives / sizeof *collectives;
+    size_t used = (size_t)snprintf(
+        text_out, bytes, "%s of %llu %s", known ? collectives[collective] : "nothing known",
+        (unsigned long long)(what & ((UINT64_C(1) << KIND_BIT) - 1)), types[kind & KIND_TYPES]);
+    if ((kind & KIND_FOLD) != 0)
+        (void)snprintf(text_out + used, bytes - used, " %s",
+                       (which < sizeof folds / sizeof *folds) ? folds[which] : "by no known rule");
+    else if ((collective == GF_COLL_BROADCAST) && (which < coll->size))
+        (void)snprintf(text_out + used, bytes - used, " from rank %u",
+                       gf_member_at(coll->members, which));
+}
+
 static gf_status slot_look(struct gf_coll *coll, uint32_t index)
 {
     struct gf_direct_state *direct = gf_direct_of(coll);
@@ -145,12 +184,19 @@ static gf_status slot_look(struct gf_coll *coll, uint32_t index)
         if (staged) direct->any_staged = true;
         return GF_OK;
     }
+    char there[80];
+    char here[80];
     coll->waits_for = gf_direct_id(coll, index);
+    what_text(coll, theirs, there, sizeof there);
+    what_text(coll, direct->what, here, sizeof here);
+    if (theirs != direct->what)
+        return gf_fault_set(&coll->link->fault, GF_ERR_MISMATCH, coll->waits_for, "direct", 0,
+                            "rank %u is in another operation: %s there, %s here", coll->waits_for,
+                            there, here);
     return gf_fault_set(&coll->link->fault, GF_ERR_MISMATCH, coll->waits_for, "direct", 0,
-                        "rank %u is in another operation, or of another size: it says %#llx at "
-                        "%#llx, expected %#llx",
-                        coll->waits_for, (unsigned long long)theirs, (unsigned long long)where,
-                        (unsigned long long)direct->what);
+                        "rank %u: %s of %llu bytes, which it says lie at %llu of a region of %llu",
+                        coll->waits_for, here, (unsigned long long)bytes, (unsigned long long)where,
+                        (unsigned long long)room);
 }
 
 static inline gf_status slot_check(struct gf_coll *coll, uint32_t index)
