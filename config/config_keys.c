@@ -86,7 +86,8 @@ char *gf_group_hint(const char *name, bool is_group, char *text_out)
     struct nearest nearest = {NULL, GF_SLIPS_MAX + 1};
     char group[GF_KEY_HINT_BYTES];
     char best[GF_KEY_HINT_BYTES] = "";
-    if (strcmp(name, "tensors") == 0)
+    if ((strcmp(name, "tensors") == 0) || (strcmp(name, "tokens") == 0) ||
+        (strcmp(name, "activation_bytes") == 0))
         return strcpy(
             text_out,
             "; a model has that: it goes to --tensors of gf-check, --model of gf-perf and gf-plan");

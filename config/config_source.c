@@ -182,6 +182,14 @@ static gf_status token_skip(struct scan *scan)
     return GF_OK;
 }
 
+/* What the library and its recipes write, which is easily handed over in a configuration's place. */
+static const char *made_of(const char *text)
+{
+    if (strncmp(text, "GFSTATE\n", 8) == 0) return "; it is a saved state, for gf_state_load()";
+    if (strncmp(text, GF_TRACE_MAGIC, 8) == 0) return "; it is a trace, for gf-trace";
+    return "";
+}
+
 gf_status gf_source_check(const char *text, size_t bytes, const char *origin, char *error_out)
 {
     struct scan scan = {
@@ -193,7 +201,8 @@ gf_status gf_source_check(const char *text, size_t bytes, const char *origin, ch
         line += (c == '\n');
         if (((c < 0x20) && (strchr("\t\n\r\f", c) == NULL)) || (c == 0) || (c == 0x7f))
             return gf_source_refuse(error_out, origin, line,
-                                    "is not a text file: it holds a byte 0x%02x", c);
+                                    "is not a text file: it holds a byte 0x%02x%s", c,
+                                    made_of(text));
     }
     if (strspn(text, " \t\n\r\f") >= bytes)
         return gf_source_refuse(error_out, origin, 0, "is empty");

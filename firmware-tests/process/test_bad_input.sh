@@ -18,6 +18,9 @@ for tool in "$BUILD/gf-check" "$train --config"; do
     refused "${short}_100_MB" "big: has 100000000 bytes; allowed" $tool "$scratch/big"
     refused "${short}_binary_file" "binary:1: is not a text file" $tool "$scratch/binary"
 done
+printf 'GFSTATE\n\003\0' >"$scratch/saved"
+refused "a_saved_state" "saved:2: is not a text file: .*; it is a saved state, for gf_state_load" \
+    "$BUILD/gf-check" "$scratch/saved"
 refused "unknown_option" "unknown option --nonsense" $train --nonsense
 refused "unknown_key" "exchange.nonsense" $train --set exchange.nonsense=1
 refused "unknown_algorithm" "exchange.algorithm" $train --algorithm nonsense
@@ -75,6 +78,13 @@ refused "an_address_in_use" "$(cat "$scratch/address").*in use.*another process 
     env GF_ADDRESS="$(cat "$scratch/address")" GF_RANK=0 GF_WORLD=2 $train --set job.id=4711 \
     --set rendezvous.join_timeout=2s
 kill $holder; wait $holder 2>/dev/null
+
+# On one node neither is looked for, and rank 0 says so.
+for key in devices transports; do
+    "$run" -n 2 --merge $train --set link.$key=nosuch >/dev/null 2>"$scratch/out"
+    check "${key}_that_one_node_does_not_use_are_told_once" same 1 \
+        "$(grep -c "all ranks are on one node: link.$key = \"nosuch\" is not used" "$scratch/out")"
+done
 
 # ---- data sets ----
 train_on="$BUILD/gf-train --model linear --steps 20 --data"

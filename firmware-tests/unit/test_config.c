@@ -279,6 +279,7 @@ static const struct {
     {"exchnge = { };", 1, "unknown group exchnge; did you mean exchange?"},
     {"tensors = ( );", 1,
      "unknown key tensors; a model has that: it goes to --tensors of gf-check"},
+    {"tokens = 1024;\ntensors = ( );", 1, "unknown key tokens; a model has that: it goes to"},
     {"cluster = { };", 1,
      "unknown group cluster; a cluster to plan for has that: it goes to --cluster of gf-plan"},
     {"exchange = { wire = \"fp1\"; };", 1, "allowed is fp32, fp16 or bf16; did you mean fp16?"},

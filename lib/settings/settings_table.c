@@ -234,7 +234,9 @@ const struct gf_setting gf_settings[] = {
     {.key = "exchange.average",
      NAME(exchange.average, average_names),
      AGREES,
-     .help = "what the sum over ranks is divided by"},
+     .help =
+         "sum: gradients are added; ranks, samples: the sum is divided by the number of ranks, or "
+         "by that of all samples (gf_step_samples())"},
     {.key = "exchange.pre_scale",
      REAL(exchange.pre_scale),
      .flags = GF_SETTING_AGREES | GF_SETTING_POWER_OF_TWO,
