@@ -42,18 +42,20 @@ check "pkg_config_says_the_headers_version" same "$version" "$(flags --modversio
 
 mkdir -p "$away/config"
 cp "$prefix/share/gradientflow/local.cfg" "$away/config"
-sed -n '/^<!-- example: appliance.c -->/,/^```$/p' README.md | sed '1,2d;$d' >"$away/appliance.c"
+sed -n '/^<!-- example: line.c -->/,/^```$/p' README.md | sed '1,2d;$d' >"$away/line.c"
+named=$(sed -n 's/^<!-- example: \(.*\) -->$/\1/p' README.md)
+check_not "the_readmes_example_has_a_name_of_its_own" [ -e "$prefix/share/doc/gradientflow/example/$named" ]
 cd "$away" || exit 1
 # The words of the flags are to be split.
 # shellcheck disable=SC2046
-check "the_readmes_example_compiles" "$cc" -std=c11 -Wall -Wextra -Wconversion -Werror $(flags --cflags) appliance.c \
-    $(flags --static --libs) -o appliance
-check "it_runs_alone" same "y = 3.00 x + 1.00" "$(./appliance)"
-refused "what_it_cannot_do_it_says" "environment GF_RANK='x': expected a rank" env GF_RANK=x GF_WORLD=2 ./appliance
-check "the_installed_gf_run_runs_it_on_three_ranks" same "y = 3.00 x + 1.00" "$("$prefix/bin/gf-run" -n 3 ./appliance)"
+check "the_readmes_example_compiles" "$cc" -std=c11 -Wall -Wextra -Wconversion -Werror $(flags --cflags) line.c \
+    $(flags --static --libs) -o line
+check "it_runs_alone" same "y = 3.00 x + 1.00" "$(./line)"
+refused "what_it_cannot_do_it_says" "environment GF_RANK='x': expected a rank" env GF_RANK=x GF_WORLD=2 ./line
+check "the_installed_gf_run_runs_it_on_three_ranks" same "y = 3.00 x + 1.00" "$("$prefix/bin/gf-run" -n 3 ./line)"
 echo 'loss_scale = { enabled = true; };' >>config/local.cfg
 sed -i 's/^exchange = {/& average = "samples";/' config/local.cfg
-check "so_it_does_with_a_files_scales" same "y = 3.00 x + 1.00" "$("$prefix/bin/gf-run" -n 3 ./appliance)"
+check "so_it_does_with_a_files_scales" same "y = 3.00 x + 1.00" "$("$prefix/bin/gf-run" -n 3 ./line)"
 # shellcheck disable=SC2046
 check "the_installed_example_compiles" "$cc" -std=c11 -Wall -Wextra -Werror $(flags --cflags) \
     "$prefix/share/doc/gradientflow/example/appliance.c" $(flags --static --libs) -o example
@@ -67,15 +69,15 @@ check "its_two_ranks_find_the_line" same 2 "$(timeout 60 "$prefix/bin/gf-run" -n
 check "a_files_scales_change_no_loss_of_it" same "$(losses config/local.cfg)" "${scaled:-none}"
 if echo | "$cc" -x c++ -fsyntax-only - 2>/dev/null; then
     # shellcheck disable=SC2046
-    check "it_is_c++_too" "$cc" -std=c++20 -x c++ -Wall -Werror $(flags --cflags) appliance.c -x none \
+    check "it_is_c++_too" "$cc" -std=c++20 -x c++ -Wall -Werror $(flags --cflags) line.c -x none \
         $(flags --static --libs) -o appliance_cxx
     check "which_runs" same "y = 3.00 x + 1.00" "$(./appliance_cxx)"
 else skip "it_is_c++_too" "no C++ compiler"; fi
 # shellcheck disable=SC2046
 check "a_static_libc_is_enough" sh -c '"$@" 2>"$0" || { cat "$0"; exit 1; }' "$scratch/log" "$cc" -std=c11 -static-pie \
-    $(flags --cflags) appliance.c $(flags --static --libs) -o appliance_static
+    $(flags --cflags) line.c $(flags --static --libs) -o appliance_static
 check "and_it_runs" same "y = 3.00 x + 1.00" "$(./appliance_static)"
-check "libc_alone_is_dynamic" sh -c '! ldd "$1" | grep -vqE "linux-vdso|ld-linux|lib(c|m|dl|rt|pthread)\.so"' sh ./appliance
+check "libc_alone_is_dynamic" sh -c '! ldd "$1" | grep -vqE "linux-vdso|ld-linux|lib(c|m|dl|rt|pthread)\.so"' sh ./line
 for header in "$prefix"/include/gradientflow/*.h; do
     # shellcheck disable=SC2046
     check "$(basename "$header")_compiles_alone" "$cc" -std=c11 -fsyntax-only -x c $(flags --cflags) "$header"
@@ -84,7 +86,7 @@ sed -n 's/^\.In \([^ ]*\)$/#include <\1>/p' "$prefix/share/man/man3/gradientflow
 # shellcheck disable=SC2046
 check "what_the_page_includes_is_there" "$cc" -std=c11 -fsyntax-only $(flags --cflags) includes.c
 # shellcheck disable=SC2046
-check "it_links_with_the_shared_library" "$cc" -std=c11 $(flags --cflags) appliance.c \
+check "it_links_with_the_shared_library" "$cc" -std=c11 $(flags --cflags) line.c \
     $(PKG_CONFIG_PATH=$prefix/lib/pkgconfig pkg-config --libs gradientflow-shared) -o shared
 check "which_it_needs" sh -c 'ldd shared | grep -qF "libgradientflow.so.$1 "' sh "$version"
 check "and_runs_with" same "y = 3.00 x + 1.00" "$(LD_LIBRARY_PATH=$prefix/lib ./shared)"
@@ -95,9 +97,9 @@ if command -v cmake >/dev/null; then
 cmake_minimum_required(VERSION 3.13)
 project(appliance C)
 find_package(gradientflow REQUIRED)
-add_executable(with_archive appliance.c)
+add_executable(with_archive line.c)
 target_link_libraries(with_archive gradientflow::gradientflow)
-add_executable(with_shared appliance.c)
+add_executable(with_shared line.c)
 target_link_libraries(with_shared gradientflow::shared)
 END
     with_cmake() {

@@ -3,7 +3,7 @@
  *
  *     make && gf-run -n 2 ./appliance PREFIX/share/gradientflow/local.cfg
  *
- * with the PREFIX of `make install`. The README's appliance.c is another, shorter program.
+ * with the PREFIX of `make install`.
  *
  * Copy it and put your own forward and backward pass in place of these. */
 #include <math.h>
