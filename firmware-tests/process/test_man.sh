@@ -58,6 +58,9 @@ for name in $(sed -n 's/^struct \(.*\) {/\1/p' "$scratch/listed"); do
     sed -n "/^struct $name {/,/^}/p" "$scratch/bare"
 done >"$scratch/declared"
 check "and_structures_as_the_headers_have_them" same_lines "$scratch/declared" "$scratch/listed"
+grep '^typedef' $page | sort >"$scratch/listed"
+grep -Fxf "$scratch/listed" "$scratch/bare" | sort >"$scratch/declared"
+check "and_types_of_functions" same_lines "$scratch/declared" "$scratch/listed"
 # Each key is a member, by its own name or by that of the page's table.
 "$BUILD/gf-check" --keys | sed -n 's/^| `\([a-z0-9_.]*\)`.*/\1/p' | while read -r key; do
     member=$(sed -n "s/^\.It $key Ta //p" $page)
