@@ -338,6 +338,27 @@ TEST(closing_waits_for_those_who_are_late_but_not_for_ever)
     gf_sim_stop(w.sim, 1, false);
 }
 
+/* It polls, and does not close. */
+static gf_status one_stays_progress(struct world *w, uint32_t rank, void *arg)
+{
+    gf_context *gf = w->ranks[rank].gf;
+    if (rank != 1) return gf_close_poll(gf);
+    return (gf_heartbeat(gf) < 0) ? gf_error_last(gf)->code : GF_AGAIN;
+}
+
+TEST(who_does_not_close_is_named)
+{
+    SIM_ONLY;
+    struct world_setup setup = brief_setup(3);
+    WORLD_OPEN(w, &setup);
+    world_run(&w, one_stays_progress, NULL);
+    expect_named(&w, 1, GF_ERR_TIMEOUT, 1, "it has not closed its context, rank 0 has");
+    for (uint32_t rank = 0; rank < 3; rank += 2) {
+        assert_int_equal(gf_close(w.ranks[rank].gf), GF_ERR_TIMEOUT);
+        w.ranks[rank].gf = NULL;
+    }
+}
+
 /* ---- gone before what it had sent arrived ---- */
 
 struct last_words {
@@ -382,7 +403,7 @@ TEST(who_dies_behind_its_last_word_is_named_by_those_who_wait_for_it)
     for (uint32_t rank = 0; rank < 2; rank++) {
         assert_int_equal(w.ranks[rank].status, GF_ERR_TIMEOUT);
         assert_int_equal(gf_error_last(w.ranks[rank].gf)->peer, 2);
-        world_expect_log(&w, rank, "rank 2 closed its context");
+        world_expect_log(&w, rank, "it has closed its context, the others have not");
     }
     assert_int_equal(gf_epoch_begin(w.ranks[0].gf, NULL, 0), GF_ERR_STATE); /* it was leaving */
 }

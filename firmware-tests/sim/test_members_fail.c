@@ -27,6 +27,30 @@ TEST(a_dead_rank_is_named_with_where_it_was)
     }
 }
 
+/* "Died" is what its kernel has said. */
+TEST(the_end_of_a_connection_is_told_and_no_death_that_nobody_saw)
+{
+    static const char *const words[] = {[GF_END_GONE] = "rank 2 died: how",
+                                        [GF_END_LEFT] = "rank 2 left: how",
+                                        [GF_END_SILENT] = "rank 2 says nothing: how",
+                                        [GF_END_CUT] = "rank 2 is cut off: how",
+                                        [GF_END_RESET] = "rank 2 lost its connection: how"};
+    for (size_t end = 0; end < LENGTH(words); end++) {
+        members_world_open(3, false, 0);
+        members_world_until(GF_OK);
+        world.ranks[2].stopped = true;
+        (void)fake_push(&fake.ends[0],
+                        (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_ENDED,
+                                                     .rank = 2,
+                                                     .end = (gf_rendezvous_end)end,
+                                                     .text = "how"});
+        members_world_until(GF_ERR_PEER);
+        assert_all_failed(GF_ERR_PEER, 2, words[end]);
+        assert_true((strstr(error_of(1)->text, "died") != NULL) == (end == GF_END_GONE));
+        members_world_end();
+    }
+}
+
 TEST(the_coordinators_death_is_seen_by_all)
 {
     for (int over_tcp = 0; over_tcp < 2; over_tcp++) {
@@ -168,15 +192,15 @@ static const struct fault_case {
       {7, 33, GF_OPERATION_NONE, GF_RANK_NONE}},
      3,
      "in step 7, between operations; silent ranks: 2"},
-    {"of_two_equal_silent_ranks_the_lower",
+    {"of_two_equal_silent_ranks_the_one_that_is_awaited",
      1,
      0xc,
      {{8, 40, GF_OPERATION_STEP, 3},
       {8, 40, GF_OPERATION_STEP, 3},
       {8, 39, GF_OPERATION_NONE, GF_RANK_NONE},
       {8, 39, GF_OPERATION_NONE, GF_RANK_NONE}},
-     2,
-     "rank 2 does not answer"},
+     3,
+     "rank 3 does not answer"},
     {"the_laggard_that_computes",
      3,
      0,
@@ -213,16 +237,37 @@ static const struct fault_case {
       {8, 40, GF_OPERATION_STEP, 2}},
      2,
      "rank 2 is behind in step 8, operation step, buffer 2, tensor 5: computing"},
-    {"a_circle_of_waits_goes_to_who_asked_first",
+    {"who_asks_where_nobody_waits_for_anybody",
      2,
      0,
-     {{8, 40, GF_OPERATION_STEP, 3},
-      {8, 40, GF_OPERATION_STEP, 0},
-      {8, 40, GF_OPERATION_STEP, 1},
-      {8, 40, GF_OPERATION_STEP, 2}},
+     {{8, 40, GF_OPERATION_NONE, GF_RANK_NONE},
+      {8, 39, GF_OPERATION_NONE, GF_RANK_NONE},
+      {8, 40, GF_OPERATION_STEP, GF_RANK_NONE},
+      {8, 40, GF_OPERATION_NONE, GF_RANK_NONE}},
      2,
-     "it waits for rank 1, whose message has not arrived"},
+     "rank 2 is behind in step 8, operation step, buffer 2, tensor 5: computing"},
 };
+
+#define NOBODY GF_RANK_NONE
+#define LONG_AGO (10 * SECOND)
+
+/* What its operations say of a rank that is there: the last one is under way, or has ended. */
+static struct gf_waits waits_at(const struct where *at)
+{
+    bool is_under_way = (at->operation != GF_OPERATION_NONE);
+    struct gf_waits waits = {.taken = at->sequence,
+                             .still_ns = LONG_AGO,
+                             .quiet_ns = LONG_AGO,
+                             .count = is_under_way ? 1 : 0};
+    waits.rows[0] = (struct gf_wait){.order = at->sequence - 1,
+                                     .posted = 7,
+                                     .lacked = 7,
+                                     .from = at->waits_for,
+                                     .to = NOBODY,
+                                     .memory = NOBODY,
+                                     .still_ns = LONG_AGO};
+    return waits;
+}
 
 TEST(the_culprit_is_the_same_for_all)
 {
@@ -234,6 +279,7 @@ TEST(the_culprit_is_the_same_for_all)
         for (uint32_t rank = 0; rank < 4; rank++) {
             place(rank, c->at[rank].step, c->at[rank].sequence, c->at[rank].operation,
                   c->at[rank].waits_for);
+            world.ranks[rank].waits = waits_at(&c->at[rank]);
         }
         for (int turn = 0; turn < 3000; turn++) assert_true(members_world_progress(GF_OK));
         for (uint32_t rank = 0; rank < 4; rank++)
@@ -254,8 +300,6 @@ TEST(the_culprit_is_the_same_for_all)
 }
 
 /* Rank 2 of 4 is asked for message 7 of operation 5 by others, in most rows. */
-#define NOBODY GF_RANK_NONE
-#define LONG_AGO (10 * SECOND)
 struct told {
     uint64_t taken; /* 0: it says nothing */
     uint64_t posted, lacked;
@@ -453,14 +497,53 @@ TEST(without_those_that_are_cut_no_broken_edge_is_left_and_the_others_are_enough
     }
 }
 
+/* All ask at once. To the others go the question and the answer, from each of them what it saw, if it
+ * asks, and where it is. */
+TEST(a_question_costs_a_rank_two_frames_each_way)
+{
+    static const uint32_t sizes[] = {2, 3, 8, 16};
+    for (size_t i = 0; i < LENGTH(sizes); i++) {
+        const uint32_t others = sizes[i] - 1;
+        struct gf_error error = {0};
+        bool is_over = false;
+        members_world_open_epoch(sizes[i], 1);
+        members_world_until(GF_OK);
+        for (uint32_t rank = 0; rank < sizes[i]; rank++) {
+            const struct where at = {8, 40, GF_OPERATION_STEP, (rank + 1) % sizes[i]};
+            world.ranks[rank].waits = waits_at(&at);
+            place(rank, at.step, at.sequence, at.operation, at.waits_for);
+        }
+        memset(fake.frames, 0, sizeof fake.frames);
+        for (uint32_t turn = 0; (turn < 10000) && !is_over; turn++) {
+            world.now_ns += MS;
+            is_over = true;
+            for (uint32_t rank = 0; rank < sizes[i]; rank++)
+                is_over = (gf_members_attribute(world.ranks[rank].members, world.now_ns, &late,
+                                                &error) == GF_OK) &&
+                          is_over;
+        }
+        assert_true(is_over);
+        assert_int_equal(fake.frames[MEMBERS_ASK], others);
+        assert_int_equal(fake.frames[MEMBERS_ERROR], others);
+        assert_int_equal(fake.frames[MEMBERS_POSITION], others);
+        assert_true(fake.frames[MEMBERS_FAULT] <= others);
+        assert_int_equal(fake.frames[MEMBERS_GIVES_UP], 0);
+        members_world_end();
+    }
+}
+
 /* Rank 0 of two lags: without it rank 1 could not go on. */
 TEST(nobody_is_cut_where_the_others_would_be_too_few)
 {
     struct gf_error error = {0};
     members_world_open_epoch(2, 1);
     members_world_until(GF_OK);
-    place(0, 8, 39, GF_OPERATION_NONE, NOBODY);
-    place(1, 8, 40, GF_OPERATION_STEP, 0);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        const struct where at = {8, 39 + rank, (rank == 0) ? GF_OPERATION_NONE : GF_OPERATION_STEP,
+                                 (rank == 0) ? NOBODY : 0};
+        world.ranks[rank].waits = waits_at(&at);
+        place(rank, at.step, at.sequence, at.operation, at.waits_for);
+    }
     (void)attribute(1, &late, &error);
     assert_int_equal(error.peer, 0);
     assert_non_null(strstr(error.text, "it stays: without it the others are too few"));

@@ -1,6 +1,7 @@
 /* Ranks of the membership tests, all in one thread. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/members_world.h"
+#include "lib/membership/members_state.h"
 
 struct fake_world fake;
 struct tcp_world tcp;
@@ -30,7 +31,9 @@ static gf_status fake_send(struct gf_rendezvous *base, uint32_t to, uint32_t kin
                                         .frame_kind = kind,
                                         .size_bytes = bytes,
                                         .payload = payload};
-    return fake_push(far, event) ? GF_OK : GF_AGAIN;
+    if (!fake_push(far, event)) return GF_AGAIN;
+    world->frames[members_kind(&event) % LENGTH(world->frames)]++;
+    return GF_OK;
 }
 
 static gf_status fake_poll(struct gf_rendezvous *base, uint64_t now_ns,

@@ -32,6 +32,7 @@ struct fake_world {
     uint32_t world;
     uint32_t room_every; /* only each so many-th send finds room; 0: all do */
     uint32_t sends;
+    uint32_t frames[32]; /* by what they are: each that was sent */
     struct fake_end ends[FAKE_RANKS_MAX];
 };
 

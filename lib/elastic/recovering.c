@@ -179,10 +179,14 @@ void gf_view_warn(struct gf_members *members, uint32_t id, struct gf_get *get)
                                       .peer = ended ? rank : GF_RANK_NONE,
                                       .operation = GF_OPERATION_SHRINK,
                                       .tensor = GF_TENSOR_NONE};
-    (void)snprintf(members->tell.text, sizeof members->tell.text, "%s %u %s",
-                   ended ? "rank" : "epoch", ended ? rank : members->setup.epoch,
-                   ended ? "died on the way into the next epoch"
-                         : "has ended as planned: ranks come in or leave");
+    if (ended)
+        (void)snprintf(members->tell.text, sizeof members->tell.text,
+                       "rank %u %s on the way into the next epoch", rank,
+                       gf_members_fate(from->end));
+    else
+        (void)snprintf(members->tell.text, sizeof members->tell.text,
+                       "epoch %u has ended as planned: ranks come in or leave",
+                       members->setup.epoch);
     for (uint32_t other = 1; other < members->setup.world; other++) {
         const struct member *to = gf_members_of(members, other);
         if (to->connected && (to->state <= MEMBER_JOINED))

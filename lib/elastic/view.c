@@ -101,20 +101,23 @@ bool gf_view_frame(struct gf_members *members, uint32_t id, uint32_t kind, struc
     return !get->bad;
 }
 
-void gf_view_event(struct gf_members *members, const struct gf_rendezvous_event *event)
+bool gf_view_event(struct gf_members *members, const struct gf_rendezvous_event *event,
+                   struct gf_get *get)
 {
     struct members_view *view = &members->view;
     uint32_t kind = members_kind(event);
-    if (event->kind == GF_RENDEZVOUS_FRAME) {
-        if ((kind == MEMBERS_FAULT) || (kind == MEMBERS_GIVES_UP))
-            step(members, FAULT, event->rank, NULL);
-        return;
-    }
     bool begun = (event->kind == GF_RENDEZVOUS_CONNECTED);
     /* whoever */
     bool anybody = !members->was_member || (view->coordinator == GF_RANK_NONE);
-    if (begun && anybody && (view->state == VIEW_SEEK)) view->coordinator = event->rank;
-    step(members, begun ? CONNECTED : ENDED, event->rank, NULL);
+    if (event->kind != GF_RENDEZVOUS_FRAME) {
+        if (begun && anybody && (view->state == VIEW_SEEK)) view->coordinator = event->rank;
+        step(members, begun ? CONNECTED : ENDED, event->rank, NULL);
+        return false;
+    }
+    if (members_is_of_a_view(kind)) return gf_view_frame(members, event->rank, kind, get);
+    if ((kind == MEMBERS_FAULT) || (kind == MEMBERS_GIVES_UP))
+        step(members, FAULT, event->rank, NULL);
+    return false;
 }
 
 /* ---- what the caller says ---- */

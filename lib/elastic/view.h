@@ -190,8 +190,10 @@ void gf_view_lead_higher(struct gf_members *members);
 /* The end of it without an epoch. */
 __attribute__((format(printf, 3, 4))) void gf_view_fail(struct gf_members *members, gf_status code,
                                                         const char *format, ...);
-/* A connection has begun, or ended, as its row says by now; frames too. */
-void gf_view_event(struct gf_members *members, const struct gf_rendezvous_event *event);
+/* A connection has begun, or ended, as its row says by now; frames too. True: it was a frame of a
+ * view, and is done with. */
+bool gf_view_event(struct gf_members *members, const struct gf_rendezvous_event *event,
+                   struct gf_get *get);
 /* false: malformed */
 bool gf_view_frame(struct gf_members *members, uint32_t id, uint32_t kind, struct gf_get *get);
 

@@ -119,14 +119,11 @@ static candidate_turn turn_of(const struct gf_members *members, uint32_t id)
     const struct members_view *view = &members->view;
     const struct member *member = &members->table[id];
     bool unknown = (gf_view_list_took(&view->epoch, id) != 0) && (member->address[0] == 0);
-    bool is_own = (id == members->member_id);
     bool is_gone = (member->state == MEMBER_DEAD) || gf_member_is_recovering(member);
-    if (view->sought != GF_RANK_NONE) {
-        if (!is_own && (is_gone || member->excluded || unknown || (view->sought != id)))
-            return TURN_NEVER;
-        return TURN_FIRST;
-    }
-    if (!is_own && (is_gone || member->excluded || unknown)) return TURN_NEVER;
+    bool seeks = (view->sought != GF_RANK_NONE);
+    bool is_out = is_gone || member->excluded || unknown || (seeks && (view->sought != id));
+    if ((id != members->member_id) && is_out) return TURN_NEVER;
+    if (seeks) return TURN_FIRST;
     if (member->passed_over) return TURN_PASSED_OVER;
     return gf_view_host_is_silent(members, id) ? TURN_HOST_SILENT : TURN_FIRST;
 }

@@ -41,26 +41,32 @@ void gf_view_lost(struct gf_members *members, uint32_t id, struct gf_get *get)
     gf_view_next(members);
 }
 
-/* Whoever is sought may look for others itself. */
 #define SOUGHT_NS UINT64_C(2500000000)
 
-/* The lower one looks for the higher one for less time than that looks for it: they cannot miss
- * each other for ever. Who joins waits until its caller's deadline; one that knows where the members
- * are asks each. */
-void gf_view_late(struct gf_members *members, uint32_t id, struct gf_get *get)
+/* How long a word of the coordinator is awaited. Whoever is sought may look for others itself, and
+ * the lower one looks for the higher one for less time than that looks for it: they cannot miss each
+ * other for ever. Who joins waits until its caller's deadline; one that knows where the members are
+ * asks each. */
+static uint64_t awaited_ns(const struct gf_members *members)
 {
     const struct members_view *view = &members->view;
-    bool joins = gf_view_joins(members);
     bool knows = (view->coordinator < members->id_count);
     const struct member *to = knows ? &members->table[view->coordinator] : NULL;
-    /* who names the ended may say that it has while it is tried */
-    bool ended = !joins && knows && (to->state == MEMBER_DEAD);
     uint64_t most_ns = view->reason.silent_ns + view->reason.away_ns;
-    if ((joins || (view->sought != GF_RANK_NONE)) && (most_ns > SOUGHT_NS)) most_ns = SOUGHT_NS;
-    if ((view->sought != GF_RANK_NONE) && (id < view->sought)) most_ns /= 2;
-    if (!ended && (members->now_ns - view->since_ns < most_ns)) return;
-    if (joins && (!knows || !view->rejoins || to->connected)) return;
-    gf_view_lost(members, view->coordinator, get);
+    uint64_t sought_ns = (most_ns < SOUGHT_NS) ? most_ns : SOUGHT_NS;
+    if (gf_view_joins(members))
+        return (knows && view->rejoins && !to->connected) ? sought_ns : UINT64_MAX;
+    /* who names the ended may say so while it is tried */
+    if (knows && (to->state == MEMBER_DEAD)) return 0;
+    if (view->sought == GF_RANK_NONE) return most_ns;
+    return (members->member_id < view->sought) ? sought_ns / 2 : sought_ns;
+}
+
+void gf_view_late(struct gf_members *members, uint32_t id, struct gf_get *get)
+{
+    (void)id;
+    if (members->now_ns - members->view.since_ns >= awaited_ns(members))
+        gf_view_lost(members, members->view.coordinator, get);
 }
 
 /* ---- what comes ---- */

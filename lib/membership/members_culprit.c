@@ -4,8 +4,7 @@
  * A message that was sent and did not come shows which connection is broken, whoever else does not
  * answer; else a rank that is waited for and waits for nobody is behind, or does not answer
  * (members_edges.c). Where nobody says for what it waits, as before the first operation, it is a
- * rank that does not answer; if all do, the one with the least work begun is behind, then the one
- * that waits for nobody, then the one that asked. */
+ * rank that does not answer; if all do, the one that asked. */
 #include "lib/membership/members_state.h"
 
 #include <inttypes.h>
@@ -120,38 +119,23 @@ static bool is_found(const struct gf_members *members)
     return (peer < members->setup.world) && !gf_members_is_silent(members, peer);
 }
 
-/* Has a begun less than b? */
-static bool has_begun_less(const struct gf_position *a, const struct gf_position *b)
-{
-    return (a->step != b->step) ? a->step < b->step : a->sequence < b->sequence;
-}
-
 bool gf_members_is_behind(const struct gf_position *a, const struct gf_position *b)
 {
-    if ((a->step != b->step) || (a->sequence != b->sequence)) return has_begun_less(a, b);
+    if (a->step != b->step) return a->step < b->step;
+    if (a->sequence != b->sequence) return a->sequence < b->sequence;
     return (a->waits_for == GF_RANK_NONE) && (b->waits_for != GF_RANK_NONE);
 }
 
-/* Of the silent ranks those that have been silent longest (a rank that is only busy spoke a moment
- * ago), of those the one furthest behind, of those the lowest. */
+/* Of the silent ranks the one that has been silent longest; of equals the lowest. */
 static uint32_t silent_culprit(const struct gf_members *members)
 {
     uint64_t oldest_ns = UINT64_MAX;
     uint32_t culprit = GF_RANK_NONE;
     for (uint32_t rank = 1; rank < members->setup.world; rank++) {
         uint64_t heard_ns = gf_members_of(members, rank)->said.heard_ns;
-        if (!gf_members_is_silent(members, rank)) continue;
-        if (heard_ns < oldest_ns) oldest_ns = heard_ns;
-    }
-    for (uint32_t rank = 1; rank < members->setup.world; rank++) {
-        const struct member *peer = gf_members_of(members, rank);
-        if (!gf_members_is_silent(members, rank) ||
-            (peer->said.heard_ns - oldest_ns > 2 * MEMBERS_STATUS_IDLE_NS))
-            continue;
-        if ((culprit == GF_RANK_NONE) ||
-            gf_members_is_behind(&peer->said.told.position,
-                                 &gf_members_of(members, culprit)->said.told.position))
-            culprit = rank;
+        if (!gf_members_is_silent(members, rank) || (heard_ns >= oldest_ns)) continue;
+        oldest_ns = heard_ns;
+        culprit = rank;
     }
     return culprit;
 }
@@ -220,55 +204,18 @@ static bool calls_end(struct gf_members *members)
     return false;
 }
 
-/* Nobody has begun less than `behind`, and somebody as far waits for a rank that has said BYE and
- * whose connection has ended before it was let go: what it had sent was lost with it. False: there
- * is none. */
-static bool gone_end(struct gf_members *members, const struct gf_position *behind)
-{
-    for (uint32_t rank = 0; rank < members->setup.world; rank++) {
-        const struct member *peer = gf_members_of(members, rank);
-        const struct gf_position *waiter = &peer->said.told.position;
-        uint32_t culprit = waiter->waits_for;
-        if (((rank != 0) && !gf_member_is_here(peer)) || (culprit >= members->setup.world))
-            continue;
-        peer = gf_members_of(members, culprit);
-        if (!peer->leaves || gf_member_is_here(peer) || has_begun_less(behind, waiter)) continue;
-        gf_members_fail_in(members, GF_ERR_TIMEOUT, culprit, &peer->said.told.position,
-                           "rank %u closed its context in "
-                           "%s, and ended before all that it had sent arrived: rank %u waits for "
-                           "it (rank %u asked)",
-                           culprit, gf_members_place(&peer->said.told.position).text, rank,
-                           members->seen_by);
-        return true;
-    }
-    return false;
-}
-
-/* Of all ranks that are there, the one furthest behind; of equals the one that asked. */
-static uint32_t laggard(const struct gf_members *members)
-{
-    uint32_t culprit = members->seen_by;
-    for (uint32_t rank = 0; rank < members->setup.world; rank++) {
-        const struct member *peer = gf_members_of(members, rank);
-        if ((rank != 0) && !gf_member_is_here(peer) && !peer->leaves) continue;
-        if (gf_members_is_behind(&peer->said.told.position,
-                                 &gf_members_of(members, culprit)->said.told.position))
-            culprit = rank;
-    }
-    return culprit;
-}
-
 static void lag_end(struct gf_members *members, uint32_t culprit)
 {
     char waits[80] = "computing";
     char gap[48] = "";
     const struct members_told *told = &gf_members_of(members, culprit)->said.told;
-    if ((culprit == 0) ? members->leaving : gf_members_of(members, culprit)->leaves) {
+    if (gf_members_has_left(members, culprit))
         (void)snprintf(waits, sizeof waits, "it has closed its context, the others have not");
-    } else if (told->position.waits_for != GF_RANK_NONE) {
+    else if (told->position.waits_for != GF_RANK_NONE)
         (void)snprintf(waits, sizeof waits, "it waits for rank %u, whose message has not arrived",
                        told->position.waits_for);
-    }
+    else if (members->leaving)
+        (void)snprintf(waits, sizeof waits, "it has not closed its context, rank 0 has");
     if (told->position.unpolled_ns >= UINT64_C(1000000000))
         (void)snprintf(gap, sizeof gap, ", did not poll for %.1f s",
                        (double)told->position.unpolled_ns / 1e9);
@@ -322,12 +269,11 @@ static void nobody_end(struct gf_members *members)
                        members->seen_by, waits);
 }
 
-static void laggard_end(struct gf_members *members)
+static void waits_end(struct gf_members *members)
 {
     const struct members_finding found = gf_members_find(members);
-    uint32_t last = laggard(members), silent = silent_culprit(members);
+    uint32_t silent = silent_culprit(members);
     if (calls_end(members)) return;
-    if (gone_end(members, &gf_members_of(members, last)->said.told.position)) return;
     switch (found.cause) {
     case MEMBERS_EDGE: edge_end(members, &found); break;
     case MEMBERS_LAG: lag_end(members, found.culprit); break;
@@ -337,7 +283,7 @@ static void laggard_end(struct gf_members *members)
         if (silent != GF_RANK_NONE)
             silent_end(members, silent);
         else
-            lag_end(members, last);
+            lag_end(members, members->seen_by);
         break;
     }
 }
@@ -376,7 +322,7 @@ void gf_members_inquiry_time(struct gf_members *members)
     if (members->seen.code != GF_ERR_TIMEOUT)
         seen_end(members);
     else
-        laggard_end(members);
+        waits_end(members);
 }
 
 /* It has not asked this rank where it is; or it has, and has not decided since: it waits for answers,
@@ -424,41 +370,6 @@ gf_status gf_members_attribute(struct gf_members *members, uint64_t now_ns,
     return GF_OK;
 }
 
-/* Whom rank 0, which has left, has waited for in vain. */
-static void leave_end(struct gf_members *members)
-{
-    const struct gf_position *own = &gf_members_of(members, 0)->said.told.position;
-    const struct member *culprit = NULL;
-    uint32_t late = GF_RANK_NONE;
-    uint32_t awaited;
-    /* those that poll say so */
-    for (uint32_t rank = 1; rank < members->setup.world; rank++) {
-        const struct member *peer = gf_members_of(members, rank);
-        if (peer->leaves || !gf_member_is_here(peer)) continue;
-        if (has_begun_less(own, &peer->said.told.position)) { /* it may well wait for this rank */
-            laggard_end(members);
-            return;
-        }
-        if ((culprit != NULL) &&
-            (peer->said.heard_ns + MEMBERS_STATUS_IDLE_NS >= culprit->said.heard_ns))
-            continue;
-        culprit = peer;
-        late = rank;
-    }
-    if ((culprit == NULL) || gone_end(members, own)) return;
-    awaited = culprit->said.told.position.waits_for;
-    /* it has left, then it was cut off */
-    if ((awaited < members->setup.world) && gf_members_is_silent(members, awaited)) {
-        silent_end(members, awaited);
-        return;
-    }
-    gf_members_fail_in(members, GF_ERR_TIMEOUT, late, &culprit->said.told.position,
-                       "rank %u did not come to its "
-                       "end: rank 0 waited for it, and has left; last heard of %.1f s ago in %s",
-                       late, (double)(members->now_ns - culprit->said.heard_ns) / 1e9,
-                       gf_members_place(&culprit->said.told.position).text);
-}
-
 /* Positions may be a second old: the ranks that are still there are asked for new ones, and those
  * that leave whether they are. */
 gf_status gf_members_leave_late(struct gf_members *members)
@@ -468,7 +379,7 @@ gf_status gf_members_leave_late(struct gf_members *members)
     if (!members->leave_asks) ask(members);
     members->leave_asks = true;
     ends = is_answered(members);
-    if (ends) leave_end(members);
+    if (ends) waits_end(members);
     gf_members_flush(members);
     return ends ? GF_OK : GF_AGAIN;
 }

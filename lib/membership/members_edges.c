@@ -52,8 +52,7 @@ static bool waits_for_somebody(const struct gf_waits *waits)
 
 /* ---- a rank that lags ---- */
 
-/* It has closed its context: it does nothing more of what others wait for. */
-static bool has_left(const struct gf_members *members, uint32_t rank)
+bool gf_members_has_left(const struct gf_members *members, uint32_t rank)
 {
     if (rank == members->setup.rank) return members->leaving;
     return gf_members_of(members, rank)->leaves;
@@ -111,7 +110,7 @@ static void follow(const struct gf_members *members, uint32_t rank, const struct
     if (has_said(members, rank)) {
         if (!has_ended && !waits_for_somebody(waits) && is_still(members, rank, own))
             culprit_note(members, MEMBERS_LAG, rank, found);
-    } else if (has_left(members, rank)) {
+    } else if (gf_members_has_left(members, rank)) {
         culprit_note(members, MEMBERS_LAG, rank, found);
     } else if (gf_members_is_silent(members, rank) && (row->still_ns >= members->setup.grace_ns)) {
         culprit_note(members, MEMBERS_SILENT, rank, found);
@@ -264,6 +263,17 @@ static void row_look(const struct gf_members *members, uint32_t rank, const stru
     if (row->memory != GF_RANK_NONE) follow(members, row->memory, row, found);
 }
 
+/* Rank 0 has closed its context, and waits for those that have not. */
+static void closing_look(const struct gf_members *members, struct members_finding *found)
+{
+    const struct gf_wait closes = {.order = UINT64_MAX, .still_ns = UINT64_MAX};
+    for (uint32_t rank = 1; rank < members->setup.world; rank++) {
+        if (!gf_members_here(members, rank) || gf_members_has_left(members, rank)) continue;
+        if (found->cause == MEMBERS_NO_CAUSE) found->cause = MEMBERS_NOBODY;
+        follow(members, rank, &closes, found);
+    }
+}
+
 struct members_finding gf_members_find(const struct gf_members *members)
 {
     struct members_finding found = {.cause = MEMBERS_NO_CAUSE};
@@ -278,6 +288,7 @@ struct members_finding gf_members_find(const struct gf_members *members)
             if (row_waits(&waits->rows[i]))
                 row_look(members, rank, &waits->rows[i], &edges, &found);
     }
+    if (members->leaving && members_coordinates(members)) closing_look(members, &found);
     if (network_is_slow(members)) return found;
     if (edges.count > 0) edges_cover(&edges, &found);
     if (found.cause == MEMBERS_NOBODY) unpolled_find(members, &edges, &found);

@@ -3,15 +3,14 @@
 
 #include <stdio.h>
 
-/* What the end of its connection says of it. */
-static const char *fate_of(gf_rendezvous_end end)
+const char *gf_members_fate(gf_rendezvous_end end)
 {
     switch (end) {
     case GF_END_GONE: break;
     case GF_END_LEFT: return "left";
     case GF_END_SILENT: return "says nothing";
     case GF_END_CUT: return "is cut off";
-    case GF_END_RESET: return "died or was cut off";
+    case GF_END_RESET: return "lost its connection";
     }
     return "died";
 }
@@ -19,7 +18,7 @@ static const char *fate_of(gf_rendezvous_end end)
 static void rank_lost(struct gf_members *members, uint32_t rank, gf_rendezvous_end end,
                       const char *how)
 {
-    const char *fate = fate_of(end);
+    const char *fate = gf_members_fate(end);
     const struct member *peer = gf_members_of(members, rank);
     const struct gf_position *told = &peer->said.told.position;
     if (members->state == MEMBERS_JOINING)
@@ -178,55 +177,26 @@ typedef enum process {
     PROCESS_COUNT
 } process;
 
-static process process_of(const struct gf_members *members, uint32_t id)
+static process process_of(const struct gf_members *members,
+                          const struct gf_rendezvous_event *event)
 {
     view_state state = members->view.state;
-    if (gf_member_is_recovering(&members->table[id])) return PROCESS_WAITS;
-    if (gf_members_rank(members, id) == GF_RANK_NONE) return PROCESS_OUTSIDE;
+    if (event->rejoins || gf_member_is_recovering(&members->table[event->rank]))
+        return PROCESS_WAITS;
+    if (gf_members_rank(members, event->rank) == GF_RANK_NONE) return PROCESS_OUTSIDE;
     return ((state == VIEW_NONE) || (state == VIEW_FAILED)) ? PROCESS_OF_EPOCH : PROCESS_BETWEEN;
 }
 
-typedef void event_action(struct gf_members *members, const struct gf_rendezvous_event *event,
-                          struct gf_get *get);
-
-static void greet(struct gf_members *members, const struct gf_rendezvous_event *event,
-                  struct gf_get *get)
-{
-    (void)get;
-    on_connected(members, gf_members_rank(members, event->rank));
-}
-
-static void lose(struct gf_members *members, const struct gf_rendezvous_event *event,
-                 struct gf_get *get)
-{
-    (void)get;
-    if (members_over(members) || members->table[event->rank].leaves) return;
-    rank_lost(members, gf_members_rank(members, event->rank), event->end, event->text);
-}
-
-static void read_frame(struct gf_members *members, const struct gf_rendezvous_event *event,
-                       struct gf_get *get)
-{
-    on_frame(members, gf_members_rank(members, event->rank), event, get);
-}
-
-/* An offer says what it was told; of a process that is not expected it can only differ. */
-static void read_offer(struct gf_members *members, const struct gf_rendezvous_event *event,
-                       struct gf_get *get)
-{
-    if (members_kind(event) == MEMBERS_OFFER) gf_members_offer_refuse(members, event->rank, get);
-}
-
-/* What is done beside what the view change does, which hears of every event but the end of a
- * process that waits: that one was of no view. A frame of a view comes here only where the view
- * change found it malformed. */
-static const struct {
-    event_action *connected, *frame, *ended;
-} actions[PROCESS_COUNT] = {
-    [PROCESS_WAITS] = {NULL, NULL, NULL},
-    [PROCESS_OUTSIDE] = {NULL, read_offer, NULL},
-    [PROCESS_BETWEEN] = {NULL, NULL, NULL},
-    [PROCESS_OF_EPOCH] = {greet, read_frame, lose},
+/* Who hears of an event: the view change, whose frames nobody else reads unless they are malformed;
+ * then the epoch under way, or who looks at what processes say that it does not expect. The end of a
+ * process that waits is of no view. */
+enum { VIEW = 1, EPOCH = 2, OFFERS = 4 };
+static const unsigned char hears[PROCESS_COUNT][GF_RENDEZVOUS_REFUSED] = {
+    /* CONNECTED, FRAME, ENDED */
+    [PROCESS_WAITS] = {VIEW, VIEW, 0},
+    [PROCESS_OUTSIDE] = {VIEW, VIEW | OFFERS, VIEW},
+    [PROCESS_BETWEEN] = {VIEW, VIEW, VIEW},
+    [PROCESS_OF_EPOCH] = {VIEW | EPOCH, VIEW | EPOCH, VIEW | EPOCH},
 };
 
 /* The row of a member whose connection has begun or ended: nothing is owed on it, and what was
@@ -253,38 +223,34 @@ static void connection_note(struct gf_members *members, const struct gf_rendezvo
     }
 }
 
+static void epoch_event(struct gf_members *members, const struct gf_rendezvous_event *event,
+                        struct gf_get *get)
+{
+    uint32_t rank = gf_members_rank(members, event->rank);
+    bool is_over = members_over(members) || members->table[event->rank].leaves;
+    if (event->kind == GF_RENDEZVOUS_CONNECTED)
+        on_connected(members, rank);
+    else if (event->kind == GF_RENDEZVOUS_FRAME)
+        on_frame(members, rank, event, get);
+    else if (!is_over)
+        rank_lost(members, rank, event->end, event->text);
+}
+
 static void event_take(struct gf_members *members, const struct gf_rendezvous_event *event)
 {
     struct gf_get get = {.at = event->payload, .left = event->size_bytes};
-    event_action *act = NULL;
     if (event->kind == GF_RENDEZVOUS_REFUSED) { /* it has no row: nobody has let it in */
         if (members->view.epoch.epoch == 0) gf_members_join_refused(members, event);
         return;
     }
     GF_ASSERT((event->rank < members->id_count) && (event->rank != members->member_id));
-    process of = process_of(members, event->rank);
-    switch (event->kind) {
-    case GF_RENDEZVOUS_CONNECTED:
-        connection_note(members, event);
-        if (event->rejoins) of = PROCESS_WAITS;
-        gf_view_event(members, event);
-        act = actions[of].connected;
-        break;
-    case GF_RENDEZVOUS_FRAME:
-        gf_view_event(members, event);
-        if (members_is_of_a_view(members_kind(event)) &&
-            gf_view_frame(members, event->rank, members_kind(event), &get))
-            return;
-        act = actions[of].frame;
-        break;
-    case GF_RENDEZVOUS_ENDED:
-        connection_note(members, event);
-        if (of != PROCESS_WAITS) gf_view_event(members, event);
-        act = actions[of].ended;
-        break;
-    case GF_RENDEZVOUS_REFUSED: break;
-    }
-    if (act != NULL) act(members, event, &get);
+    uint32_t who = hears[process_of(members, event)][event->kind];
+    if (event->kind != GF_RENDEZVOUS_FRAME) connection_note(members, event);
+    if (((who & VIEW) != 0) && gf_view_event(members, event, &get)) return;
+    if ((who & EPOCH) != 0) epoch_event(members, event, &get);
+    /* an offer says what it was told; of a process that is not expected it can only differ */
+    if (((who & OFFERS) != 0) && (members_kind(event) == MEMBERS_OFFER))
+        gf_members_offer_refuse(members, event->rank, &get);
 }
 
 gf_status gf_members_events(struct gf_members *members)

@@ -270,6 +270,8 @@ void gf_members_pump(struct gf_members *members);
 /* ---- members_events.c ---- */
 /* Takes what the control channel has; an error: it has failed, as a whole. */
 gf_status gf_members_events(struct gf_members *members);
+/* What the end of its connection says of a rank: "died" where its kernel said so. */
+const char *gf_members_fate(gf_rendezvous_end end);
 
 /* ---- members_frames.c ---- */
 void gf_members_owe(struct gf_members *members, uint32_t rank, members_frame frame);
@@ -383,6 +385,8 @@ struct members_finding {
     uint64_t quiet_ns;      /* EDGE: nothing has come for so long */
     struct members_cut cut; /* EDGE: ranks without which none is left */
 };
+/* It has closed its context: it does nothing more of what others wait for. */
+bool gf_members_has_left(const struct gf_members *members, uint32_t rank);
 /* What the answers to the last inquiry show. */
 struct members_finding gf_members_find(const struct gf_members *members);
 
