@@ -64,7 +64,7 @@ case_signal() {
     fi
 }
 silent='rank V does not answer .*stopped or does not poll|rank V, which coordinates, .*is stopped or does not poll|rank V is behind'
-died='rank V (died|is cut off|died or was cut off): '
+died='rank V (died|is cut off|lost its connection): '
 pattern() { printf '%s' "$1" | sed "s/V/$2/g"; }
 case_tcp_kill_worker() { case_signal hosts 2 KILL "$(pattern "$died" 2)" $ends; }
 case_tcp_kill_coordinator() { case_signal hosts 0 KILL "$(pattern "$died" 0)" $ends; }

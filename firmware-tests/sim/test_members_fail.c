@@ -39,11 +39,10 @@ TEST(the_end_of_a_connection_is_told_and_no_death_that_nobody_saw)
         members_world_open(3, false, 0);
         members_world_until(GF_OK);
         world.ranks[2].stopped = true;
-        (void)fake_push(&fake.ends[0],
-                        (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_ENDED,
-                                                     .rank = 2,
-                                                     .end = (gf_rendezvous_end)end,
-                                                     .text = "how"});
+        (void)fake_push(&fake.ends[0], (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_ENDED,
+                                                                    .rank = 2,
+                                                                    .end = (gf_rendezvous_end)end,
+                                                                    .text = "how"});
         members_world_until(GF_ERR_PEER);
         assert_all_failed(GF_ERR_PEER, 2, words[end]);
         assert_true((strstr(error_of(1)->text, "died") != NULL) == (end == GF_END_GONE));

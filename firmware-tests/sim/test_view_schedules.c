@@ -460,6 +460,37 @@ TEST(a_list_of_the_ended_is_not_of_those_that_came_in_since)
     views_close();
 }
 
+/* ---- a rank that is to go ---- */
+
+static void all_fail_without(uint32_t rank)
+{
+    for (uint32_t other = 0; other < views.size; other++)
+        views.ranks[other].members->cut =
+            (struct members_cut){.told = true, .count = 1, .ranks = {(uint16_t)rank}};
+    views_fail(rank);
+}
+
+/* It hands over as one that leaves: with another death beside it the others would be too few. They do
+ * not wait for it where they are enough, and it does not lead. */
+TEST(who_is_cut_answers_until_the_others_have_decided)
+{
+    for (uint32_t row = 0; row < 4; row++) {
+        uint32_t cut = (row % 2 == 0) ? 0 : 1;
+        uint32_t stays = 1 - cut;
+        bool dies = (row < 2);
+        views_open(3, false);
+        if (dies) views_crash(2);
+        all_fail_without(cut);
+        /* whoever has no connection to rank 2 does not know that it has died */
+        views_until(views_done, dies ? VIEWS_WAIT_NS + SECOND : SECOND);
+        views_expect_out(cut);
+        assert_non_null(strstr(gf_members_error(views.ranks[cut].members)->text,
+                               "this rank is not to be of the next epoch"));
+        assert_int_equal(views_members(stays), (1u << stays) | (dies ? 0 : 4u));
+        views_close();
+    }
+}
+
 /* ---- a candidate whose kernel takes connections, and which says nothing ---- */
 
 /* Those that are a quorum without it wait a second for its word, and half a second more. It comes in

@@ -138,3 +138,79 @@ TEST(the_others_of_a_host_of_which_one_hangs_go_on)
         views_close();
     }
 }
+
+/* ---- a coordinator that is silent ---- */
+
+static bool zero_collects(void)
+{
+    const struct gf_members *members = views.ranks[0].members;
+    return (members->view.state == VIEW_COLLECT) && members->table[1].answered;
+}
+
+/* Rank 4 has died and rank 3 is busy, so rank 0 collects until then, and says that it does. */
+TEST(a_coordinator_that_collects_is_not_silent)
+{
+    views_open(5, false);
+    views_stop(3, true);
+    views_crash(4);
+    views_until(zero_collects, SECOND);
+    uint32_t view = views.ranks[0].members->view.view;
+    views_for(6 * SECOND);
+    assert_true(zero_collects() && (views.ranks[0].members->view.view == view));
+    assert_int_equal(views.ranks[1].members->view.coordinator, 0);
+    assert_true(views.frames[MEMBERS_DO_VIEW_CHANGE] <= 2 * 4);
+    views_stop(3, false);
+    views_until(views_run, SECOND);
+    assert_int_equal(views.ranks[0].members->setup.world, 4);
+    views_close();
+}
+
+/* The same of seven ranks, and rank 0 hangs while it collects: a second of silence is enough. */
+TEST(a_coordinator_that_hangs_as_it_collects_costs_a_second)
+{
+    views_open(7, false);
+    views_stop(3, true);
+    views_crash(6);
+    views_until(zero_collects, SECOND);
+    views_stop(0, true);
+    views_for(3 * SECOND / 2);
+    assert_int_equal(views.ranks[1].members->view.coordinator, 1);
+    assert_int_equal(views.ranks[2].members->view.coordinator, 1);
+    views_until(views_done, VIEWS_WAIT_NS); /* it awaits rank 3 */
+    assert_int_equal(views.ranks[1].members->setup.world, 4);
+    views_close();
+}
+
+/* Rank 0 computes while rank 7 dies, and has not begun to collect: the others wait for it. */
+TEST(a_coordinator_that_is_busy_is_awaited)
+{
+    for (uint64_t busy_s = 1; busy_s <= 13; busy_s += 4) {
+        views_open(8, false);
+        views_stop(0, true);
+        views_crash(7);
+        views_fail(7);
+        views_for(busy_s * SECOND);
+        views_stop(0, false);
+        views_until(views_run, SECOND);
+        for (uint32_t rank = 0; rank < 7; rank++)
+            assert_int_equal(views.ranks[rank].members->setup.world, 7);
+        views_close();
+    }
+}
+
+/* None of them has a connection yet: each costs the second that its port says nothing. */
+TEST(members_that_hang_on_hosts_of_their_own_cost_a_second_each)
+{
+    uint32_t hosts[11];
+    hosts_draw(hosts, 11, 1, 0);
+    views_open_on(11, false, hosts);
+    uint64_t began_ns = gf_sim_now_ns(views.sim);
+    for (uint32_t rank = 0; rank < 5; rank++) views_stop(rank, true);
+    views_fail(0);
+    views_until(views_run, 6 * SECOND);
+    print_message("five of eleven hosts hang: the others go on after %.3f s\n",
+                  (double)(gf_sim_now_ns(views.sim) - began_ns) * 1e-9);
+    for (uint32_t rank = 5; rank < 11; rank++)
+        assert_int_equal(views.ranks[rank].members->setup.world, 6);
+    views_close();
+}

@@ -9,7 +9,6 @@
 #define ENDPOINT "endpoint"
 #define ENDPOINT_BYTES 16u
 #define POLLS_MAX 16u
-#define SOUGHT_NS UINT64_C(2500000000) /* lib/elastic/view_take.c */
 
 /* Nothing else lies there: pointers into a world hold in all of its copies. */
 struct states_world *const states = (struct states_world *)UINT64_C(0x500000000000);
@@ -161,7 +160,7 @@ static uint64_t deadline_of(const struct states_proc *self)
 {
     const struct gf_members *members = self->members;
     const struct members_view *view = &members->view;
-    bool lower = (view->sought != GF_RANK_NONE) && (members->member_id < view->sought);
+    uint64_t awaited_ns;
     if ((self->state == STATES_JOINS) && (members->state == MEMBERS_JOINING)) {
         if (members_coordinates(members))
             return (members->join_fails_ns != 0) ? members->join_fails_ns
@@ -173,12 +172,8 @@ static uint64_t deadline_of(const struct states_proc *self)
     if (self->state != STATES_CHANGES) return 0;
     switch (view->state) {
     case VIEW_SEEK:
-        if (gf_view_is_left_out(members) && (view->coordinator < members->id_count) &&
-            !members->table[view->coordinator].connected)
-            return view->since_ns + SOUGHT_NS;
-        if (gf_view_joins(members)) return 0;
-        if (view->sought == GF_RANK_NONE) return view->since_ns + 2 * STATES_WAIT_NS;
-        return view->since_ns + (lower ? SOUGHT_NS / 2 : SOUGHT_NS);
+        awaited_ns = gf_view_awaited_ns(members);
+        return (awaited_ns == UINT64_MAX) ? 0 : view->since_ns + awaited_ns;
     case VIEW_COLLECT:
     case VIEW_PROPOSED: return view->since_ns + STATES_WAIT_NS;
     default: return 0;

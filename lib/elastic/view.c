@@ -154,13 +154,18 @@ void gf_view_ended(struct gf_members *members, const unsigned char *bits, uint32
     }
 }
 
-/* One that is only not reached may come, and is of the quorum; others are tried before it. */
+/* Who is cut knows it, and hands over as one that leaves. A culprit that is only not reached may come,
+ * and is of the quorum; others are tried before it. */
 static void exclude(struct gf_members *members, uint32_t culprit)
 {
     const struct members_cut *cut = &members->cut;
     if (gf_view_joins(members)) return;
-    for (uint32_t i = 0; cut->told && (i < cut->count); i++)
-        gf_members_at(members, cut->ranks[i])->excluded = true;
+    for (uint32_t i = 0; cut->told && (i < cut->count); i++) {
+        if (cut->ranks[i] == members->setup.rank)
+            members->view.is_cut = members->view.reason.leaves = true;
+        else
+            gf_members_at(members, cut->ranks[i])->excluded = true;
+    }
     if (cut->told || (culprit >= members->setup.world)) return;
     struct member *member = gf_members_at(members, culprit);
     bool lives = member->lost && (member->end != GF_END_GONE);
@@ -179,6 +184,7 @@ void gf_view_change(struct gf_members *members, uint64_t now_ns,
     view->reason = *reason;
     view->rounds = view->here_count = 0;
     view->refusal = GF_OK;
+    view->is_cut = false;
     view->sought = GF_RANK_NONE;
     if (reason->planned)
         members->error =

@@ -66,9 +66,11 @@ struct members_view {
     uint32_t asked_epoch;
     struct members_list gone_on; /* one that has begun without this rank, as it wished or not */
     bool rejoins;                /* so it comes as a process of no epoch; `epoch` is whom it asks */
+    bool is_cut;                 /* this rank is to go, and answers until the others have decided */
     uint32_t rounds;             /* of asking all that may live, in this change */
     uint32_t here_count;         /* members, where this rank led last */
-    uint64_t since_ns;           /* of the state */
+    uint64_t since_ns;           /* of the state; SEEK: or the coordinator's last word */
+    uint64_t said_ns;            /* START_VIEW, last */
     struct gf_members_reason reason; /* of the change under way, or of the last one */
     struct members_list epoch;       /* the last committed one; its number is 0 before the first */
     struct view_proposal current;    /* how that began, for those that have not heard of it */
@@ -156,6 +158,8 @@ void gf_view_commit_put(struct gf_put *put, const struct gf_members *members,
 void gf_view_epoch_take(struct gf_members *members); /* view.current is the last committed one */
 /* .. and the next epoch, and this rank is of it */
 void gf_view_committed(struct gf_members *members);
+/* The end of a rank without which the others are to go on. */
+void gf_view_fail_cut(struct gf_members *members);
 /* The epoch of this list has begun without this rank, or this rank has left. */
 void gf_view_excluded(struct gf_members *members, const struct members_list *list);
 /* The members of view.gone_on go on without this process: it drops what it was, and waits to come
@@ -183,6 +187,8 @@ bool gf_view_host_is_silent(const struct gf_members *members, uint32_t id);
  * and whoever is here is asked to answer. */
 void gf_view_lead(struct gf_members *members, uint32_t number);
 void gf_view_lead_again(struct gf_members *members); /* a higher one */
+/* Whoever has come is asked, or hears once more that it was: this rank collects. */
+void gf_view_ask(struct gf_members *members);
 /* one that it leads, and in which somebody is already */
 void gf_view_lead_higher(struct gf_members *members);
 
@@ -200,6 +206,8 @@ bool gf_view_frame(struct gf_members *members, uint32_t id, uint32_t kind, struc
 /* What view.c's table does, with the member that an event is of (or this one) and the frame that
  * came. */
 typedef void gf_view_action(struct gf_members *members, uint32_t id, struct gf_get *get);
+/* How long a word of the coordinator is awaited; UINT64_MAX: until the caller's deadline. */
+uint64_t gf_view_awaited_ns(const struct gf_members *members);
 /* view_take.c: the way to the coordinator, */
 gf_view_action gf_view_begin, gf_view_report, gf_view_lost, gf_view_late;
 /* frames */

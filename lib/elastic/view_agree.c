@@ -134,7 +134,8 @@ static uint32_t who(const struct gf_members *members, member_state state, unsign
         bool unheard = is_unheard(members, id);
         bool comes = (state == MEMBER_EXPECTED) &&
                      (unheard || ((member->state < MEMBER_DISCONNECTED) && !is_away(member)));
-        if (!gf_view_has(view->epoch.bits, id) || member->excluded) continue;
+        if (!gf_view_has(view->epoch.bits, id)) continue;
+        if (member->excluded && !(in_view && member->leaves)) continue; /* or it hands over */
         if (gf_member_is_recovering(member) && !unheard) continue;
         if ((id != members->member_id) && !in_view && !comes) continue;
         gf_view_add(here_out, id);
@@ -250,6 +251,14 @@ static uint64_t patience_ns(const struct gf_members *members, const unsigned cha
     return most_ns;
 }
 
+/* Whoever has come hears so often that its coordinator is not silent. */
+#define SAYS_NS UINT64_C(250000000)
+
+static void say(struct gf_members *members)
+{
+    if (members->now_ns - members->view.said_ns >= SAYS_NS) gf_view_ask(members);
+}
+
 void gf_view_collect(struct gf_members *members, uint32_t own, struct gf_get *get)
 {
     struct members_view *view = &members->view;
@@ -258,6 +267,7 @@ void gf_view_collect(struct gf_members *members, uint32_t own, struct gf_get *ge
     uint32_t count;
     uint32_t connected = 0;
     uint64_t waited_ns = members->now_ns - view->since_ns;
+    say(members);
     gf_view_lead_higher(members);
     for (uint32_t id = 0; id < members->id_count; id++) {
         const struct member *member = &members->table[id];
@@ -317,6 +327,7 @@ void gf_view_commit(struct gf_members *members, uint32_t own, struct gf_get *get
     unsigned char here[GF_WORLD_MAX / 8];
     (void)own;
     (void)get;
+    say(members);
     (void)who(members, MEMBER_ACCEPTED, here);
     if (!gf_view_quorum(members, here)) {
         bool late = (members->now_ns - view->since_ns >= view->reason.silent_ns);

@@ -40,6 +40,12 @@ void gf_view_committed(struct gf_members *members)
 #define GONE_ON_TEXT \
     "the other ranks went on without rank %u: epoch %u is closed, epoch %u has begun"
 
+void gf_view_fail_cut(struct gf_members *members)
+{
+    gf_view_fail(members, GF_ERR_QUORUM, "this rank is not to be of the next epoch: %.200s",
+                 members->error.text);
+}
+
 void gf_view_excluded(struct gf_members *members, const struct members_list *list)
 {
     struct members_view *view = &members->view;
@@ -47,6 +53,8 @@ void gf_view_excluded(struct gf_members *members, const struct members_list *lis
     if (view->state == VIEW_NONE) /* it comes in again once its caller begins a change */
         gf_members_failf(members, GF_ERR_PEER, GF_RANK_NONE, GONE_ON_TEXT, members->setup.rank,
                          view->epoch.epoch, list->epoch);
+    else if (view->is_cut)
+        gf_view_fail_cut(members);
     else if (view->reason.leaves)
         view->state = VIEW_LEFT;
     else

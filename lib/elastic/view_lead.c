@@ -63,9 +63,15 @@ void gf_view_lead(struct gf_members *members, uint32_t number)
     view->sought = GF_RANK_NONE;
     gf_view_enter(members, VIEW_COLLECT);
     gf_view_admit(members);
+    gf_view_ask(members);
+}
+
+void gf_view_ask(struct gf_members *members)
+{
+    members->view.said_ns = members->now_ns;
     for (uint32_t id = 0; id < members->id_count; id++) {
-        const struct member *member = &members->table[id];
-        if ((member->state == MEMBER_REPORTED) || (member->state == MEMBER_WAITS))
+        member_state state = members->table[id].state;
+        if ((state == MEMBER_REPORTED) || (state == MEMBER_ACCEPTED) || (state == MEMBER_WAITS))
             gf_members_owe_id(members, id, MEMBERS_START_VIEW);
     }
 }
@@ -122,9 +128,10 @@ static candidate_turn turn_of(const struct gf_members *members, uint32_t id)
     bool is_gone = (member->state == MEMBER_DEAD) || gf_member_is_recovering(member);
     bool seeks = (view->sought != GF_RANK_NONE);
     bool is_out = is_gone || member->excluded || unknown || (seeks && (view->sought != id));
-    if ((id != members->member_id) && is_out) return TURN_NEVER;
+    bool is_own = (id == members->member_id);
+    if (!is_own && is_out) return TURN_NEVER;
     if (seeks) return TURN_FIRST;
-    if (member->passed_over) return TURN_PASSED_OVER;
+    if (member->passed_over || (is_own && view->is_cut)) return TURN_PASSED_OVER;
     return gf_view_host_is_silent(members, id) ? TURN_HOST_SILENT : TURN_FIRST;
 }
 
@@ -193,7 +200,9 @@ void gf_view_next(struct gf_members *members)
         }
         members->table[id].passed_over = true;
     }
-    if (gf_view_turn(members, id) >= 0)
+    if (view->is_cut)
+        gf_view_fail_cut(members); /* nobody came for its answer */
+    else if (gf_view_turn(members, id) >= 0)
         gf_view_lead(members, view->view);
     else
         gf_view_fail(members, GF_ERR_SYSTEM,

@@ -11,8 +11,7 @@ void gf_view_begin(struct gf_members *members, uint32_t id, struct gf_get *get)
     if (gf_view_joins(members)) {
         gf_view_next(members);
     } else if (members->table[id].excluded) {
-        gf_view_fail(members, GF_ERR_QUORUM, "this rank is not to be of the next epoch: %.200s",
-                     members->error.text);
+        gf_view_fail_cut(members);
     } else if (view->gone_on.epoch != 0) {
         gf_view_rejoin(members);
     } else if (view->epoch.epoch == 0) {
@@ -42,30 +41,43 @@ void gf_view_lost(struct gf_members *members, uint32_t id, struct gf_get *get)
 }
 
 #define SOUGHT_NS UINT64_C(2500000000)
+/* A coordinator that collects says so four times as often. Doubled, twice at most, by each that was
+ * silent before: the network or the machine may be slow. */
+#define QUIET_NS UINT64_C(1000000000)
 
-/* How long a word of the coordinator is awaited. Whoever is sought may look for others itself, and
+static uint64_t quiet_ns(const struct gf_members *members)
+{
+    uint32_t silent = 0;
+    for (uint32_t id = 0; id < members->id_count; id++) silent += members->table[id].passed_over;
+    return QUIET_NS << ((silent < 2) ? silent : 2);
+}
+
+/* One that has not begun to collect may be busy. Whoever is sought may look for others itself, and
  * the lower one looks for the higher one for less time than that looks for it: they cannot miss each
  * other for ever. Who joins waits until its caller's deadline; one that knows where the members are
  * asks each. */
-static uint64_t awaited_ns(const struct gf_members *members)
+uint64_t gf_view_awaited_ns(const struct gf_members *members)
 {
     const struct members_view *view = &members->view;
     bool knows = (view->coordinator < members->id_count);
     const struct member *to = knows ? &members->table[view->coordinator] : NULL;
+    bool collects = (view->asked_epoch == view->epoch.epoch) && (view->asked_view == view->view);
     uint64_t most_ns = view->reason.silent_ns + view->reason.away_ns;
     uint64_t sought_ns = (most_ns < SOUGHT_NS) ? most_ns : SOUGHT_NS;
     if (gf_view_joins(members))
         return (knows && view->rejoins && !to->connected) ? sought_ns : UINT64_MAX;
     /* who names the ended may say so while it is tried */
     if (knows && (to->state == MEMBER_DEAD)) return 0;
-    if (view->sought == GF_RANK_NONE) return most_ns;
-    return (members->member_id < view->sought) ? sought_ns / 2 : sought_ns;
+    if (view->is_cut) return sought_ns; /* the others may do without it */
+    if (view->sought != GF_RANK_NONE)
+        return (members->member_id < view->sought) ? sought_ns / 2 : sought_ns;
+    return collects ? quiet_ns(members) : most_ns;
 }
 
 void gf_view_late(struct gf_members *members, uint32_t id, struct gf_get *get)
 {
     (void)id;
-    if (members->now_ns - members->view.since_ns >= awaited_ns(members))
+    if (members->now_ns - members->view.since_ns >= gf_view_awaited_ns(members))
         gf_view_lost(members, members->view.coordinator, get);
 }
 
@@ -151,7 +163,8 @@ void gf_view_answer(struct gf_members *members, uint32_t id, struct gf_get *get)
         gf_members_owe_id(members, id, MEMBERS_PREPARE);
 }
 
-/* START_VIEW: nothing below it is acknowledged any more. A process that waits says that it does. */
+/* START_VIEW: nothing below it is acknowledged any more. A process that waits says that it does. It
+ * comes again while the coordinator collects, and is answered once. */
 void gf_view_promise(struct gf_members *members, uint32_t id, struct gf_get *get)
 {
     struct members_view *view = &members->view;
@@ -162,6 +175,7 @@ void gf_view_promise(struct gf_members *members, uint32_t id, struct gf_get *get
     if (!joins && ((epoch != view->epoch.epoch) || (number < view->view))) return;
     if (!joins) view->view = number;
     view->since_ns = members->now_ns; /* the coordinator lives, and waits itself from now on */
+    if ((view->asked_epoch == epoch) && (view->asked_view == number)) return;
     view->asked_epoch = epoch;
     view->asked_view = number;
     gf_view_report(members, id, get);

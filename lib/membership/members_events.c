@@ -177,8 +177,7 @@ typedef enum process {
     PROCESS_COUNT
 } process;
 
-static process process_of(const struct gf_members *members,
-                          const struct gf_rendezvous_event *event)
+static process process_of(const struct gf_members *members, const struct gf_rendezvous_event *event)
 {
     view_state state = members->view.state;
     if (event->rejoins || gf_member_is_recovering(&members->table[event->rank]))

@@ -1,0 +1,40 @@
+#!/bin/sh
+# suite: long (JOBS jobs, default 100, 3 s each)
+# Rank 0 of 2 is killed and started again at once, with gf-run's list of the ended: rank 1 alone is half
+# without the lowest id, so it goes on by that list, or with the process that waits. Each job trains until
+# it is ended from here, so each kill meets one that trains. It has gone on once rank 0 saves more steps.
+set -u
+. firmware-tests/support/shell.sh
+. firmware-tests/support/elastic.sh
+JOBS=${JOBS:-100} went_on=0
+
+await_steps() { # MORE: rank 0 saves this many steps more, within 30 s
+    from=$(step_of "$scratch/c.0")
+    for _ in $(seq 1 300); do
+        kill -0 $job 2>/dev/null || { echo "it ended"; return 1; }
+        at=$(step_of "$scratch/c.0")
+        [ "${at:-0}" -ge $((${from:-0} + $1)) ] && return 0
+        sleep 0.1
+    done
+    echo "no more steps after 30 s"
+    return 1
+}
+again() { # MS after the first checkpoint
+    every=2 job_start "-n 2 --restart 1" --batch 500 --steps 1000000 --set rendezvous.join_timeout=60s \
+        --set exchange.timeout=10s --set link.idle=sleep || return 1
+    nap "$1"
+    began=$(date +%s%N)
+    signal KILL 0
+    wait_for 1 'came back as' && echo $(($(date +%s%N) - began)) >>"$scratch/times" && await_steps 4
+    code=$?
+    kill $job
+    wait $job
+    return $code
+}
+for n in $(seq 1 "$JOBS"); do
+    if again $((n * 37 % 400)); then went_on=$((went_on + 1)); else show 30; fi
+done
+echo "# $went_on of $JOBS went on"
+measured "$scratch/times" "from kill -9 of rank 0 until it trains again"
+check rank_0_of_2_started_again_at_once_goes_on_each_time [ "$went_on" -eq "$JOBS" ]
+finish
