@@ -5,14 +5,14 @@
 #include "firmware-tests/support/link_watch.h"
 #include "ops/element/cuda/ops_cuda.h"
 
-#define SPACE_ELEMS 1024u
+#define SPACE_ELEMS 65536u /* of all tensors of a rank */
 
 extern const struct gf_gpu_driver gf_gpu_cuda;
 struct cuda_world cuda_world;
 static const struct fake_cuda_image image = FAKE_CUDA_IMAGE;
 /* The appliance's: what its backward pass computes, until its stream has brought it to the
  * gradients. */
-static _Alignas(4096) float computed[STATE_RANKS_MAX][STATE_TENSORS][SPACE_ELEMS];
+static _Alignas(4096) float computed[STATE_RANKS_MAX][SPACE_ELEMS];
 
 /* ---- the driver, with the kernels of any build ---- */
 
@@ -108,8 +108,11 @@ static void with_card(uint32_t rank, struct gf_config *config, const struct gf_t
 
 static void *gradient_of(struct world *w, uint32_t rank, uint32_t tensor)
 {
-    assert_true(w->ranks[rank].tensors[tensor].elem_count <= SPACE_ELEMS);
-    return computed[rank][tensor];
+    const struct gf_tensor *tensors = w->ranks[rank].tensors;
+    uint64_t first = 0;
+    for (uint32_t t = 0; t < tensor; t++) first += tensors[t].elem_count;
+    assert_true(first + tensors[tensor].elem_count <= SPACE_ELEMS);
+    return &computed[rank][first];
 }
 
 static void copy_on(struct world *w, uint32_t rank, gf_queue_handle stream, gf_mem dst, gf_mem src,
@@ -201,11 +204,12 @@ static void halves_expect_equal(void)
             gf_mem half = gf_weight_half(host->ranks[rank].gf, tensor);
             uint64_t bytes = state_tensors[tensor].elem_count * sizeof(uint16_t);
             if (half == 0) continue;
-            copy_on(cuda, rank, queue.stream, (gf_mem)(uintptr_t)computed[rank][tensor],
-                    gf_weight_half(gf, tensor), bytes);
+            void *copied = gradient_of(cuda, rank, tensor);
+            copy_on(cuda, rank, queue.stream, (gf_mem)(uintptr_t)copied, gf_weight_half(gf, tensor),
+                    bytes);
             while (gf_gpu_cuda.finished(&queue) == GF_AGAIN) {
             }
-            assert_memory_equal((const void *)(uintptr_t)half, computed[rank][tensor], bytes);
+            assert_memory_equal((const void *)(uintptr_t)half, copied, bytes);
         }
     }
 }
@@ -322,7 +326,7 @@ uint32_t cuda_world_fails(const char *call, uint32_t times, struct world_setup s
 
 void cuda_world_begin(uint32_t seed, const char *second)
 {
-    const char *more = getenv("GF_TEST_SEED"); /* test_cuda_seeds.sh */
+    const char *more = getenv("GF_TEST_SEED"); /* test_cuda_seeds */
     char text[64];
     if (more != NULL) seed += (uint32_t)strtoul(more, NULL, 10);
     (void)snprintf(text, sizeof text, "GF_FAKE_CUDA_SEED=%u", seed);

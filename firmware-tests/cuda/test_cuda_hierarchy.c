@@ -68,36 +68,6 @@ TEST(nodes_of_devices_end_where_nodes_of_hosts_do)
     assert_true(by_card > 100); /* messages out of device memory */
 }
 
-/* One node of two ranks, and two: auto takes what all ranks can. */
-TEST(auto_takes_it_where_devices_of_two_nodes_reach_each_other)
-{
-    static const struct row {
-        uint64_t wire_ranks;         /* whose links read device memory */
-        uint64_t doubling_max_bytes; /* which takes small buffers to the link in any case */
-        bool refused;                /* one device is */
-    } rows[] = {{0, 8, false},        {0, 8192, false},       {0x5, 8, false},
-                {0x5, 8192, false},   {UINT64_MAX, 8, false}, {UINT64_MAX, 8192, false},
-                {UINT64_MAX, 8, true}};
-    for (size_t i = 0; i < LENGTH(rows); i++) {
-        struct world_setup setup = setup_of(&state_runs[6], 2);
-        cuda_world_begin((uint32_t)i, NULL);
-        both->wire_ranks = rows[i].wire_ranks;
-        setup.config.exchange.algorithm = GF_ALGORITHM_AUTO;
-        setup.config.exchange.doubling_max_bytes = rows[i].doubling_max_bytes;
-        both->import_refused = rows[i].refused ? 1 : 0;
-        cuda_world_open(&setup);
-        cuda_world_expect_path(rows[i].refused ? GF_PATH_WIRE : GF_PATH_PEERS);
-        for (uint32_t rank = 0; rank < RANKS; rank++)
-            assert_int_equal(both->cuda.ranks[rank].gf->nodes.used, !rows[i].refused);
-        for (uint32_t rank = 0; rows[i].refused && (rank < RANKS); rank++)
-            world_expect_log(
-                &both->cuda, rank,
-                "gradients go from device memory straight to the wire, not from device");
-        cuda_world_steps(1, "auto");
-        cuda_world_close();
-    }
-}
-
 /* One node of two; whoever polls first. */
 static void one_is_refused(void)
 {
@@ -111,6 +81,45 @@ static void one_is_refused(void)
             refused ? "gradients go through host memory, not from device to device: rank "
             : first ? "gradients of rank 0's node go through host memory, not from device"
                     : "gradients of rank 2's node go through host memory, not from device");
+    }
+}
+
+/* Two nodes: auto takes what all ranks can. Where one node is refused, that one goes through host
+ * memory; where both are, the wire is left, if all links read device memory. */
+TEST(auto_takes_it_where_devices_of_a_node_reach_each_other)
+{
+    static const struct row {
+        uint64_t wire_ranks;         /* whose links read device memory */
+        uint64_t doubling_max_bytes; /* which takes small buffers to the link in any case */
+        uint32_t refused;            /* nodes */
+    } rows[] = {{0, 8, 0},          {0, 8192, 0},          {0x5, 8, 0},
+                {0x5, 8192, 0},     {UINT64_MAX, 8, 0},    {UINT64_MAX, 8192, 0},
+                {UINT64_MAX, 8, 1}, {UINT64_MAX, 8192, 1}, {UINT64_MAX, 8, 2},
+                {0x5, 8, 2}};
+    for (size_t i = 0; i < LENGTH(rows); i++) {
+        struct world_setup setup = setup_of(&state_runs[6], 2);
+        bool by_wire = (rows[i].refused == 2) && (rows[i].wire_ranks == UINT64_MAX);
+        cuda_world_begin((uint32_t)i,
+                         (rows[i].refused == 2) ? "GF_FAKE_CUDA_NO_DESCRIPTORS=1" : NULL);
+        both->wire_ranks = rows[i].wire_ranks;
+        setup.config.exchange.algorithm = GF_ALGORITHM_AUTO;
+        setup.config.exchange.doubling_max_bytes = rows[i].doubling_max_bytes;
+        both->import_refused = (rows[i].refused == 1) ? 1 : 0;
+        cuda_world_open(&setup);
+        if (rows[i].refused == 1)
+            one_is_refused();
+        else
+            cuda_world_expect_path(by_wire                ? GF_PATH_WIRE
+                                   : rows[i].refused == 2 ? GF_PATH_STAGED
+                                                          : GF_PATH_PEERS);
+        for (uint32_t rank = 0; rank < RANKS; rank++)
+            assert_int_equal(both->cuda.ranks[rank].gf->nodes.used, !by_wire);
+        for (uint32_t rank = 0; by_wire && (rank < RANKS); rank++)
+            world_expect_log(
+                &both->cuda, rank,
+                "gradients go from device memory straight to the wire, not from device");
+        cuda_world_steps(1, "auto");
+        cuda_world_close();
     }
 }
 
@@ -138,6 +147,26 @@ TEST(where_a_rank_is_refused_its_node_goes_through_host_memory_and_the_other_doe
             steps_alike(3);
         else
             cuda_world_steps(STEPS, "refused");
+        cuda_world_close();
+    }
+}
+
+/* A node that goes through host memory overlaps its phases, one of devices does not: the messages
+ * between them are of one size. Large enough that slices would else be made smaller. */
+TEST(a_node_that_is_refused_sends_messages_as_large_as_one_of_devices)
+{
+    static const struct gf_tensor large = {.name = "large", .elem_count = 65536};
+    for (uint32_t refused = 1; refused <= 3; refused += 2) { /* of a node of two, and of one */
+        struct world_setup setup = setup_of(&state_runs[2], 2);
+        cuda_world_begin(refused, "GF_FAKE_CUDA_UNWATCHED=1");
+        both->export_refused = refused;
+        setup.world = 3;
+        setup.tensors = &large;
+        setup.tensor_count = 1;
+        setup.config.exchange.slice_bytes = 262144;
+        cuda_world_open(&setup);
+        for (uint32_t rank = 0; rank < 3; rank++) assert_true(both->cuda.ranks[rank].gf->ipc.mixed);
+        cuda_world_steps(1, "large");
         cuda_world_close();
     }
 }

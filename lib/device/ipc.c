@@ -1,8 +1,8 @@
 /* Whether ranks of one node sum their gradients from device to device (ops/node/direct_device.c),
  * agreed on at the end of the warm-up: each tells all others how its arena is reached, gets the
  * descriptors of its node's, maps them and reads a canary there. Where one is refused or reads
- * something else the ranks of that node go through host memory, and all say why. What was imported
- * is given back before the exporters hear that this rank leaves. */
+ * something else the ranks of that node go through host memory, and all say why (commit()). What was
+ * imported is given back before the exporters hear that this rank leaves. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -199,12 +199,35 @@ static const char *reason(float number)
     return reasons[(number <= IPC_OTHER_MEMORY) ? (uint32_t)number : IPC_OTHER_MEMORY];
 }
 
-/* A rank of this node that has refused; GF_RANK_NONE. */
-static uint32_t refusing(const gf_context *gf, uint32_t node)
+/* ---- what follows of the refusals, which are the same on all ranks ---- */
+
+static bool has_refused(const gf_context *gf, uint32_t rank)
+{
+    return gf->ipc.refusals[2 * rank] != IPC_FINE;
+}
+
+/* GF_RANK_NONE: nobody has. */
+static uint32_t first_refused(const gf_context *gf)
+{
+    for (uint32_t rank = 0; rank < gf->world; rank++)
+        if (has_refused(gf, rank)) return rank;
+    return GF_RANK_NONE;
+}
+
+/* In that node, by its lowest rank. GF_RANK_NONE: its devices reach each other. */
+static uint32_t first_refused_in(const gf_context *gf, uint32_t node)
 {
     for (uint32_t rank = node; rank < gf->world; rank++)
-        if ((node_of(gf, rank) == node) && (gf->ipc.refusals[2 * rank] != IPC_FINE)) return rank;
+        if ((node_of(gf, rank) == node) && has_refused(gf, rank)) return rank;
     return GF_RANK_NONE;
+}
+
+static bool some_node_agrees(const gf_context *gf)
+{
+    for (uint32_t rank = 0; rank < gf->world; rank++)
+        if ((node_of(gf, rank) == rank) && (first_refused_in(gf, rank) == GF_RANK_NONE))
+            return true;
+    return false;
 }
 
 static void agree(gf_context *gf)
@@ -216,7 +239,7 @@ static void agree(gf_context *gf)
     gf->ipc.agreed = true;
 }
 
-/* Of the first node that has one. */
+/* Of this rank's node, or of another one. */
 static void refusal_say(gf_context *gf, uint32_t who)
 {
     const float *refusal = gf->ipc.refusals + 2 * who;
@@ -228,25 +251,21 @@ static void refusal_say(gf_context *gf, uint32_t who)
                 who, reason(refusal[0]), (int)refusal[1]);
 }
 
-/* All ranks see the same refusals. */
+/* The ranks of a node sum from device to device where none of them has refused; a refusal is its own
+ * node's alone. Where no node is left that sums so, hierarchy may not pay: auto then gives it up for
+ * the wire. Where some do and others do not, all cut their blocks alike. */
 static void commit(gf_context *gf)
 {
-    uint32_t own = refusing(gf, node_of(gf, gf->rank));
-    uint32_t first = GF_RANK_NONE;
-    uint32_t agreed = 0;
-    for (uint32_t rank = 0; rank < gf->world; rank++) {
-        if (node_of(gf, rank) != rank) continue;
-        uint32_t who = refusing(gf, rank);
-        agreed += who == GF_RANK_NONE;
-        if (first == GF_RANK_NONE) first = who;
-    }
-    if ((first != GF_RANK_NONE) && gf_nodes_need_peers(gf)) gf->nodes.used = false;
-    if ((own != GF_RANK_NONE) || ((first != GF_RANK_NONE) && gf_nodes_need_peers(gf)))
-        gf_ipc_close(gf);
-    else
+    uint32_t here = first_refused_in(gf, node_of(gf, gf->rank));
+    uint32_t first = first_refused(gf);
+    bool some_agree = some_node_agrees(gf);
+    if (here == GF_RANK_NONE)
         agree(gf);
-    gf->ipc.mixed = (first != GF_RANK_NONE) && (agreed > 0) && gf->nodes.used;
-    if (first != GF_RANK_NONE) refusal_say(gf, (own != GF_RANK_NONE) ? own : first);
+    else
+        gf_ipc_close(gf);
+    if (!some_agree && gf_nodes_need_peers(gf)) gf->nodes.used = false;
+    gf->ipc.mixed = some_agree && (first != GF_RANK_NONE);
+    if (first != GF_RANK_NONE) refusal_say(gf, (here != GF_RANK_NONE) ? here : first);
 }
 
 gf_status gf_ipc_next(gf_context *gf)

@@ -43,8 +43,7 @@ static void in_node(struct gf_hierarchy *own, gf_collective collective, uint64_t
     /* a rank alone in its node does not start it */
     own->direct.state = (struct gf_direct_state){0};
     own->direct.order = order;
-    own->direct.meets =
-        (collective == GF_COLL_REDUCE_SCATTER) && (inner->late == NULL) && !own->mixed;
+    own->direct.meets = (collective == GF_COLL_REDUCE_SCATTER) && (inner->late == NULL);
     own->direct.small_bytes = 0;
     own->direct.block_elems = own->block_elems;
     inner->kind = (own->in_node != NULL) ? own->in_node : &gf_coll_direct;
@@ -71,14 +70,15 @@ static gf_mem wire_data(const struct gf_coll *coll)
 }
 
 /* Slices of which a node has two a sub-block: one is added up while the other is sent on. As large
- * in a node whose data is staged, where phases do not overlap. */
+ * in a node whose data is staged, where phases do not overlap. Not where nodes are mixed: one of
+ * devices sends a sub-block that is summed as a whole. */
 static uint32_t between_slice_bytes(const struct gf_coll *coll)
 {
     const struct gf_hierarchy *own = coll->own.hierarchy;
     uint64_t half_sub =
         own->block_elems * gf_hierarchy_wire_bytes(coll) / own->nodes->node_count / 2;
     bool smaller = (half_sub >= SLICE_BYTES_LEAST) && (half_sub < coll->slice_bytes);
-    if (!own->direct.meets || !smaller) return coll->slice_bytes;
+    if (!own->direct.meets || own->mixed || !smaller) return coll->slice_bytes;
     return (uint32_t)(half_sub / BLOCK_ALIGN_BYTES * BLOCK_ALIGN_BYTES);
 }
 

@@ -64,7 +64,7 @@ struct gf_hierarchy {
     /* [elem_count] of it, the block of this rank is used; 0: data travels as it is */
     gf_mem packed;
     /* Some nodes add on devices and others on hosts, perhaps in another type: for messages of one
-     * size blocks are cut as for `cut`, and phases do not overlap. */
+     * size blocks are cut as for `cut`, and slices are of slice_bytes. */
     bool mixed;
     gf_type cut; /* where nodes are mixed */
     /* Of a device that the link does not read: the block is copied to the host and back. */
