@@ -186,6 +186,9 @@ check-states-mutants: ## nine planted defects that the search must find, and MUT
 check-model: ## a model of the membership protocol in SPIN, 3 and 4 members: every state within bounds, minutes
 	@CC="$(CC)" BUILD=$(BUILD) sh firmware-tests/sim/check_model.sh
 
+check-queues: tests all ## CUDA suites, gpu-check with MODES="1 2 8 32 none blocking" of work queues, SEEDS=1000 each
+	@BUILD=$(BUILD) MODES="$(MODES)" SEEDS="$(SEEDS)" sh firmware-tests/cuda/queue_modes.sh
+
 # What runs over UCX, or is about how it is linked.
 UCX_SUITES := $(call program,$(wildcard firmware-tests/process/test_link_ucx*.c)) \
               $(addprefix firmware-tests/process/test_,ucx_links.sh ucx_faults.sh mpi.sh)

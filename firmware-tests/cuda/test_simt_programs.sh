@@ -28,7 +28,7 @@ check "a_line_an_op" [ "$(grep -c "the host's bytes, [1-9]" "$scratch/out")" -eq
 json() { python3 -c 'import json, sys; d = json.load(open(sys.argv[2])); r = d["rows"]; print(eval(sys.argv[1]))' "$1" "$2"; }
 check "and_JSON" [ "$(json '(len(r), d["status"])' "$scratch/check.json")" = "(17, 'passed')" ]
 check "and_whole_steps" grep -q "whole steps of several ranks on one GPU end as on the host, in 6 runs" "$scratch/out"
-# Three runs, by all ways between ranks; all 27 in each mode: test_cuda_seeds.sh.
+# Three runs, by all ways between ranks; all 27 in each mode: make check-queues.
 for mode in GF_FAKE_CONNECTIONS=1 GF_FAKE_CONNECTIONS=8 CUDA_LAUNCH_BLOCKING=1; do
     check "whole_steps with $mode" with $mode ends_with 0 check --steps --runs 3 --library "$fake"
 done
