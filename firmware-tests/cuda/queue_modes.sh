@@ -1,7 +1,6 @@
 #!/bin/sh
 # Every CUDA suite and all of gpu-check's steps with few hardware work queues a context and with launches that block
-# (MODES), and SEEDS=1000 orders of the fake in each. `make check-queues` runs it; MODES=8 is one mode alone. What was
-# seen: firmware-tests/results/queues.md.
+# (MODES), and SEEDS=1000 orders of the fake in each: `make check-queues`; MODES=8 is one mode alone.
 . firmware-tests/support/shell.sh
 need_cuda queue_modes
 seeds=${SEEDS:-1000}
