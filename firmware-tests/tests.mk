@@ -58,8 +58,8 @@ $(BUILD)/firmware-tests/test_link_ucx_device: LDFLAGS += $(foreach f,config_modi
     mem_unmap,-Wl$(comma)--wrap=ucp_$(f)) -Wl,--wrap=ucs_config_parser_get_value
 $(BUILD)/firmware-tests/test_link_ucx_probe: LDFLAGS += $(foreach f,opendir fopen access,-Wl$(comma)--wrap=$(f))
 $(BUILD)/firmware-tests/test_link_ucx_settings: LDFLAGS += $(foreach f,config_modify context_query worker_create,-Wl$(comma)--wrap=ucp_$(f))
-UCX_FAULTS = $(patsubst %,-Wl$(comma)--wrap=ucp_%,config_read config_modify init_version context_query worker_create \
-    worker_get_efd worker_get_address worker_arm worker_flush_nbx ep_create tag_send_nbx \
+UCX_FAULTS = $(patsubst %,-Wl$(comma)--wrap=ucp_%,config_read config_modify init_version context_query mem_map \
+    worker_create worker_get_efd worker_get_address worker_arm worker_flush_nbx ep_create tag_send_nbx \
     tag_recv_nbx) $(patsubst %,-Wl$(comma)--wrap=uct_%,query_components md_open)
 $(BUILD)/firmware-tests/test_link_ucx_calls: LDFLAGS += $(UCX_FAULTS)
 $(BUILD)/firmware-tests/test_link_ucx_calls: $(BUILD)/firmware-tests/process/program_ucx_faults.o

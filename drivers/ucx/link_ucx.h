@@ -52,6 +52,7 @@ struct gf_ucx {
     /* of its opening: a transport or device that UCX lacks, a setting that it has not */
     char complaint[GF_TEXT_MAX];
     ucp_context_h context; /* NULL, as the worker: no network is open */
+    ucp_mem_h region;      /* the exchange region; NULL: not registered */
     ucp_mem_h registered;  /* the device's arena; NULL: none is */
     ucp_worker_h worker;
     int wakes_fd;                      /* an epoll descriptor of the worker's and the node's; -1 */

@@ -407,6 +407,34 @@ static gf_status wakes_take(struct gf_ucx *ucx)
 
 /* ---- the network ---- */
 
+/* The exchange region at once, as an adapter knows it: what it cannot pin is said at open and not
+ * in a step, and no message waits for a registration. */
+static gf_status region_register(struct gf_ucx *ucx)
+{
+    const ucp_mem_map_params_t params = {
+        .field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH |
+                      UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE,
+        .address = ucx->link.region,
+        .length = ucx->link.region_bytes,
+        .memory_type = UCS_MEMORY_TYPE_HOST,
+    };
+    ucs_status_t status;
+    if ((ucx->link.region == NULL) || (ucx->region != NULL)) return GF_OK;
+    status = ucp_mem_map(ucx->context, &params, &ucx->region);
+    if (status == UCS_OK) return GF_OK;
+    ucx->region = NULL;
+    return gf_ucx_fault(ucx, GF_ERR_SYSTEM, GF_RANK_NONE, "ucp_mem_map", status,
+                        "devices \"%s\" cannot register the exchange region of %zu bytes (is "
+                        "`ulimit -l` too low?)",
+                        ucx->devices, ucx->link.region_bytes);
+}
+
+static void region_unregister(struct gf_ucx *ucx)
+{
+    if (ucx->region != NULL) (void)ucp_mem_unmap(ucx->context, ucx->region);
+    ucx->region = NULL;
+}
+
 /* The context, where there is none, and the worker. */
 static gf_status network_take(struct gf_ucx *ucx)
 {
@@ -416,6 +444,7 @@ static gf_status network_take(struct gf_ucx *ucx)
     if ((status = gf_ucx_enter(ucx)) != GF_OK) return status;
     opening_begin(ucx, log_level);
     if (ucx->context == NULL) status = context_take(ucx);
+    if (status == GF_OK) status = region_register(ucx);
     if (status == GF_OK) status = worker_take(ucx);
     opening_end(log_level);
     gf_ucx_leave(ucx);
@@ -430,6 +459,7 @@ static void network_give(struct gf_ucx *ucx, bool flushes, bool context)
     wakes_give(ucx);
     worker_give(ucx, flushes);
     ucx->ending = context;
+    if (context || !ucx->link.region_stays) region_unregister(ucx);
     if (context && (ucx->context != NULL)) {
         (void)pthread_mutex_lock(&opens);
         gf_ucx_device_unregister(ucx);

@@ -57,6 +57,9 @@ STATUS_CALL(ucp_init_version,
              ucp_context_h *out),
             (major, minor, params, config, out))
 STATUS_CALL(ucp_context_query, (ucp_context_h context, ucp_context_attr_t *out), (context, out))
+STATUS_CALL(ucp_mem_map,
+            (ucp_context_h context, const ucp_mem_map_params_t *params, ucp_mem_h *out),
+            (context, params, out))
 STATUS_CALL(ucp_worker_create,
             (ucp_context_h context, const ucp_worker_params_t *params, ucp_worker_h *out),
             (context, params, out))

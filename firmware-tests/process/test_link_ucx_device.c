@@ -14,14 +14,17 @@
 #define MESSAGE_BYTES 1024u
 #define LAST_MESSAGE (ARENA_BYTES - MESSAGE_BYTES) /* up to the last byte */
 #define LINKS 2u
+#define ARENAS_MAX 3u /* links that are open at once */
 #define REQS 8u
 
 /* ---- the device, and UCX as it is seen ---- */
 
 static struct {
-    bool has_cuda; /* what ucp_context_query() says */
-    bool refuses;  /* to register device memory */
-    uint32_t registered;
+    bool has_cuda;       /* what ucp_context_query() says */
+    bool refuses;        /* to register device memory */
+    uint32_t regions;    /* the host's that are registered */
+    uint32_t registered; /* .. and the device's: */
+    ucp_mem_h arenas[ARENAS_MAX];
     uint32_t inside; /* entered and not left */
     uint32_t entered;
     bool enter_fails;
@@ -119,20 +122,34 @@ WRAPPED(ucs_status_t, ucp_mem_map, ucp_context_h context, const ucp_mem_map_para
 {
     ucp_mem_map_params_t host = *params;
     called();
-    if (params->memory_type != UCS_MEMORY_TYPE_CUDA)
-        return __real_ucp_mem_map(context, params, memory_out);
     assert_true(params->length > 0);
+    if (params->memory_type != UCS_MEMORY_TYPE_CUDA) {
+        seen.regions++;
+        return __real_ucp_mem_map(context, params, memory_out);
+    }
     if (seen.refuses) return UCS_ERR_UNSUPPORTED;
     seen.registered++;
     host.memory_type = UCS_MEMORY_TYPE_HOST;
-    return __real_ucp_mem_map(context, &host, memory_out);
+    ucs_status_t status = __real_ucp_mem_map(context, &host, memory_out);
+    for (uint32_t i = 0; i < ARENAS_MAX; i++)
+        if (seen.arenas[i] == NULL) {
+            seen.arenas[i] = *memory_out;
+            break;
+        }
+    return status;
 }
 
 WRAPPED(ucs_status_t, ucp_mem_unmap, ucp_context_h context, ucp_mem_h memory)
 {
     called();
-    assert_true(seen.registered > 0);
-    seen.registered--;
+    for (uint32_t i = 0; i < ARENAS_MAX; i++)
+        if (seen.arenas[i] == memory) {
+            seen.arenas[i] = NULL;
+            seen.registered--;
+            return __real_ucp_mem_unmap(context, memory);
+        }
+    assert_true(seen.regions > 0);
+    seen.regions--;
     return __real_ucp_mem_unmap(context, memory);
 }
 
@@ -228,6 +245,7 @@ static void links_close(void)
     }
     assert_int_equal(seen.inside, 0);
     assert_int_equal(seen.registered, 0);
+    assert_int_equal(seen.regions, 0);
 }
 
 /* One message from rank 0's `from` to rank 1's `into`. */
@@ -264,6 +282,7 @@ TEST(device_memory_is_given_only_where_ucx_lists_cuda)
                          strstr(rows[i].transports, "cuda") != NULL);
         links_open(rows[i].transports, rows[i].has_gpu ? &gpu : NULL, rows[i].has_cuda);
         assert_int_equal(seen.registered, rows[i].reaches ? LINKS : 0);
+        assert_int_equal(seen.regions, LINKS);
         assert_int_equal(strstr(seen.complaint, "knows no CUDA") != NULL, rows[i].warns);
         for (uint32_t rank = 0; rank < LINKS; rank++)
             assert_int_equal(links[rank]->reaches_device, rows[i].reaches);
