@@ -143,10 +143,11 @@ struct node_pair *gf_node_pair_take(struct gf_node *node, uint32_t peer)
 
 static void peers_forget(struct gf_node *node)
 {
+    gf_node_room_give(node);
     for (uint32_t slot = 0; slot < node->pair_count; slot++) {
         struct node_pair *pair = &node->pairs[slot];
         uint16_t *next = pair->next;
-        gf_node_memory_unmap(pair->memory, pair->memory_bytes);
+        gf_node_memory_unmap(node, pair->memory, pair->memory_bytes);
         memset(next, 0, node->plan.entries * sizeof *next);
         *pair = (struct node_pair){.next = next};
     }
@@ -162,10 +163,10 @@ static void peers_forget(struct gf_node *node)
 
 /* Where all ranks tell the same, no network is opened. So who may not map some of them, or has a
  * region of another size, tells something else; with whom it shares is seen when peers are
- * connected. */
-static uint64_t node_told(const struct gf_node *node)
+ * connected. The room is kept: what is lowered meanwhile refuses nothing. */
+static uint64_t node_told(struct gf_node *node)
 {
-    if (!node->shared || !gf_node_maps_all(node)) return node->alone;
+    if (!node->shared || !gf_node_room_take(node)) return node->alone;
     return gf_fnv_u64(node->host, node->region_bytes);
 }
 
@@ -175,6 +176,7 @@ static gf_status take(struct gf_node *node)
     struct node_peer *own = &node->peers[node->rank];
     const char *why = NULL;
     gf_status status;
+    node->undecided = node->world - 1;
     gf_node_host_look(node);
     node->shared = node->shares && (node->host != 0);
     if (node->shares && !node->shared)

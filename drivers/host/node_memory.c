@@ -283,22 +283,36 @@ gf_status gf_node_memory_take(struct gf_node *node, const char **why_out)
     return GF_OK;
 }
 
-void gf_node_memory_unmap(unsigned char *memory, size_t bytes)
+static bool in_room(const struct gf_node *node, const unsigned char *memory)
 {
-    if (memory != NULL) (void)munmap(memory, bytes);
+    return (node->room != NULL) && (memory >= node->room) &&
+           (memory < node->room + node->room_bytes);
+}
+
+void gf_node_memory_unmap(const struct gf_node *node, unsigned char *memory, size_t bytes)
+{
+    if (memory == NULL) return;
+    if (in_room(node, memory)) /* its place is kept */
+        (void)mmap(memory, bytes, PROT_NONE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    else
+        (void)munmap(memory, bytes);
 }
 
 void gf_node_memory_give(struct gf_node *node)
 {
-    gf_node_memory_unmap(node->memory, node->memory_bytes);
+    gf_node_memory_unmap(node, node->memory, node->memory_bytes);
     if (node->memory_fd >= 0) (void)close(node->memory_fd);
     node->memory = node->link->region = node->peers[node->rank].region = NULL;
     node->memory_bytes = 0;
     node->memory_fd = -1;
 }
 
-/* Its own memory, once for each peer: what limits a process, or refuses it a mapping, does so here. */
-bool gf_node_maps_all(const struct gf_node *node)
+/* ---- the memory of peers ---- */
+
+/* Filled with its own memory, once for each peer and without access: what limits a process, or
+ * refuses it a mapping, does so here. */
+bool gf_node_room_take(struct gf_node *node)
 {
     const size_t bytes = node->memory_bytes;
     struct stat at;
@@ -313,15 +327,60 @@ bool gf_node_maps_all(const struct gf_node *node)
     unsigned char *room =
         mmap(NULL, room_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (room == MAP_FAILED) return false;
-    unsigned char *next = room + (page_bytes - (uintptr_t)room % page_bytes) % page_bytes;
+    unsigned char *first = room + (page_bytes - (uintptr_t)room % page_bytes) % page_bytes;
+    unsigned char *next = first;
     for (uint32_t i = 0; all && (i < node->plan.slots); i++, next += bytes)
-        all = mmap(next, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, node->memory_fd,
-                   0) != MAP_FAILED;
-    (void)munmap(room, room_bytes);
-    return all;
+        all =
+            mmap(next, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, node->memory_fd, 0) != MAP_FAILED;
+    if (!all) {
+        (void)munmap(room, room_bytes);
+        return false;
+    }
+    (void)madvise(first, node->plan.slots * bytes, MADV_DONTDUMP);
+    node->room = room;
+    node->room_bytes = room_bytes;
+    node->room_first = first;
+    return true;
 }
 
-unsigned char *gf_node_memory_map(const struct node_offer *offer, int fd, const char **why_out)
+static unsigned char *place_of(const struct gf_node *node, uint32_t slot)
+{
+    if (node->room == NULL) return NULL;
+    unsigned char *place = node->room_first + slot * node->memory_bytes;
+    return in_room(node, place + node->memory_bytes - 1) ? place : NULL;
+}
+
+void gf_node_room_trim(struct gf_node *node, uint32_t slots)
+{
+    if (node->room == NULL) return;
+    unsigned char *end = node->room_first + slots * node->memory_bytes;
+    if (!in_room(node, end)) return;
+    (void)munmap(end, (size_t)(node->room + node->room_bytes - end));
+    node->room_bytes = (size_t)(end - node->room);
+}
+
+void gf_node_room_give(struct gf_node *node)
+{
+    for (uint32_t slot = 0; slot < node->pair_count; slot++)
+        if (in_room(node, node->pairs[slot].memory)) node->pairs[slot].memory = NULL;
+    if (node->room_bytes > 0) (void)munmap(node->room, node->room_bytes);
+    node->room = node->room_first = NULL;
+    node->room_bytes = 0;
+}
+
+/* At the place of its slot, which is no more than the kernel has given already; where its pages are
+ * others, anywhere. */
+static unsigned char *place_map(const struct gf_node *node, uint32_t slot, int fd, size_t bytes)
+{
+    unsigned char *place = (bytes == node->memory_bytes) ? place_of(node, slot) : NULL;
+    if ((place != NULL) &&
+        (mmap(place, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED))
+        return place;
+    return gf_node_fd_map(fd, bytes);
+}
+
+unsigned char *gf_node_memory_map(const struct gf_node *node, uint32_t slot,
+                                  const struct node_offer *offer, int fd, const char **why_out)
 {
     const struct node_plan plan =
         gf_node_plan_of(offer->region_bytes, offer->slots, offer->entries);
@@ -333,7 +392,7 @@ unsigned char *gf_node_memory_map(const struct node_offer *offer, int fd, const 
         *why_out = "what came is not the memory that was offered";
         return NULL;
     }
-    memory = gf_node_fd_map(fd, offer->memory_bytes);
+    memory = place_map(node, slot, fd, offer->memory_bytes);
     if (memory == NULL) {
         *why_out = (errno == ENOMEM)
                        ? "its memory cannot be mapped: Cannot allocate memory (ulimit -v?)"
@@ -342,7 +401,7 @@ unsigned char *gf_node_memory_map(const struct node_offer *offer, int fd, const 
     }
     if (__atomic_load_n(&node_head_of(memory, &plan)->canary, __ATOMIC_ACQUIRE) == offer->canary)
         return memory;
-    gf_node_memory_unmap(memory, offer->memory_bytes);
+    gf_node_memory_unmap(node, memory, offer->memory_bytes);
     *why_out = "what came is not the memory that was offered (its canary is another)";
     return NULL;
 }

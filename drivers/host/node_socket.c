@@ -158,7 +158,7 @@ bool gf_node_passes_memory(const struct gf_node *node, const char **why_out)
                 "memory of another rank cannot be mapped: Cannot allocate memory (ulimit -v?)";
         else if (!passes)
             *why_out = "memory of another rank cannot be mapped";
-        gf_node_memory_unmap(memory, node->memory_bytes);
+        gf_node_memory_unmap(node, memory, node->memory_bytes);
         (void)close(fd);
     }
     (void)close(ends[0]);
@@ -194,7 +194,7 @@ static void refuse(struct gf_node *node, uint32_t peer, bool knows, const char *
         uint32_t slot = (uint32_t)(pair - node->pairs);
         __atomic_store_n(&node_meet_of(node->memory, &node->plan, slot)->refused, 1,
                          __ATOMIC_RELEASE);
-        gf_node_memory_unmap(pair->memory, pair->memory_bytes);
+        gf_node_memory_unmap(node, pair->memory, pair->memory_bytes);
         pair->memory = NULL; /* it was not up, so nobody was given it */
     }
     gf_log_line(&node->log, GF_LOG_WARN,
@@ -248,7 +248,7 @@ static void answered(struct gf_node *node, const struct node_word *word, int fd)
     else if ((word->kind == NODE_WORD_GIVE) && (word->slot >= node->plan.slots))
         why = "its answer is damaged";
     else if ((word->kind == NODE_WORD_GIVE) && (fd >= 0))
-        memory = gf_node_memory_map(offer, fd, &why);
+        memory = gf_node_memory_map(node, (uint32_t)(pair - node->pairs), offer, fd, &why);
     if (memory == NULL) {
         refuse(node, peer, word->kind == NODE_WORD_REFUSE, why);
         return;
@@ -479,13 +479,11 @@ static gf_status peer_meet(struct gf_node *node, uint32_t peer)
     return GF_ERR_PEER;
 }
 
-gf_status gf_node_connect(struct gf_node *node, uint32_t peer, const unsigned char *offer,
-                          size_t offer_bytes, uint64_t now_ns)
+static gf_status pair_decide(struct gf_node *node, uint32_t peer, const unsigned char *offer,
+                             size_t offer_bytes, uint64_t now_ns)
 {
     struct node_offer read;
     gf_status status;
-    GF_ASSERT(peer < node->world);
-    if (peer == node->rank) return GF_OK;
     if ((status = offer_read(node, peer, offer, offer_bytes, &read)) < 0) return status;
     if (!node->shared || (read.node != node->host)) return GF_ERR_PEER;
     gf_node_serve(node);
@@ -511,4 +509,18 @@ gf_status gf_node_connect(struct gf_node *node, uint32_t peer, const unsigned ch
     case NODE_PEER_REFUSED: break;
     }
     return GF_ERR_PEER;
+}
+
+gf_status gf_node_connect(struct gf_node *node, uint32_t peer, const unsigned char *offer,
+                          size_t offer_bytes, uint64_t now_ns)
+{
+    gf_status status;
+    GF_ASSERT(peer < node->world);
+    if (peer == node->rank) return GF_OK;
+    status = pair_decide(node, peer, offer, offer_bytes, now_ns);
+    if ((status == GF_AGAIN) || node->peers[peer].decided) return status;
+    node->peers[peer].decided = true;
+    node->undecided--;
+    gf_node_room_trim(node, node->pair_count + node->undecided);
+    return status;
 }

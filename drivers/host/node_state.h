@@ -142,6 +142,7 @@ struct node_peer {
     size_t region_bytes;
     uint8_t state;
     bool told;     /* it has been given our memory, or a refusal */
+    bool decided;  /* connect() has come to an answer */
     uint16_t pair; /* + 1; 0: none */
 };
 
@@ -196,6 +197,9 @@ struct gf_node {
     int socket_fd;         /* -1 */
     unsigned char *memory; /* NULL: none */
     size_t memory_bytes;
+    unsigned char *room; /* for the memory of peers; NULL: none */
+    size_t room_bytes;
+    unsigned char *room_first; /* the place of slot 0; the others follow, memory_bytes each */
     struct node_plan plan;
     uint64_t canary;
     uint64_t host;  /* a hash of kernel, namespaces and user; 0: not known */
@@ -220,8 +224,9 @@ struct gf_node {
     } device;
 
     uint32_t pair_count;
-    uint32_t up_count; /* of them */
-    size_t turn_bytes; /* copied in this turn */
+    uint32_t up_count;  /* of them */
+    uint32_t undecided; /* peers */
+    size_t turn_bytes;  /* copied in this turn */
     uint32_t requests_under_way;
     struct node_list sends;   /* whole ones that are awaited */
     struct node_list streams; /* in pieces */
@@ -292,12 +297,18 @@ struct node_pair *gf_node_pair_take(struct gf_node *node, uint32_t peer);
  * where *why_out has the reason if sharing was tried. */
 gf_status gf_node_memory_take(struct gf_node *node, const char **why_out);
 void gf_node_memory_give(struct gf_node *node);
-void gf_node_memory_unmap(unsigned char *memory, size_t bytes); /* NULL is valid */
-unsigned char *gf_node_fd_map(int fd, size_t bytes);            /* NULL: errno has why */
-/* Maps a peer's memory that came as fd, which the caller closes. NULL: *why_out has the reason. */
-unsigned char *gf_node_memory_map(const struct node_offer *offer, int fd, const char **why_out);
-/* Has this process room for the memory of as many peers as may be here? */
-bool gf_node_maps_all(const struct gf_node *node);
+/* NULL is valid. A place in the room stays taken. */
+void gf_node_memory_unmap(const struct gf_node *node, unsigned char *memory, size_t bytes);
+unsigned char *gf_node_fd_map(int fd, size_t bytes); /* NULL: errno has why */
+/* Room in this process for the memory of as many peers as may be here: a place for each slot, so that
+ * no limit can refuse it later. False: there is none. trim: no more than so many slots need one. */
+bool gf_node_room_take(struct gf_node *node);
+void gf_node_room_trim(struct gf_node *node, uint32_t slots);
+void gf_node_room_give(struct gf_node *node); /* with all that is mapped there */
+/* Maps the memory of the peer with this slot, which came as fd, which the caller closes. NULL:
+ * *why_out has the reason. */
+unsigned char *gf_node_memory_map(const struct gf_node *node, uint32_t slot,
+                                  const struct node_offer *offer, int fd, const char **why_out);
 
 /* node_socket.c. Sets host, alone and overflow_user. */
 void gf_node_host_look(struct gf_node *node);

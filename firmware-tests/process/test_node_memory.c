@@ -627,6 +627,29 @@ TEST(a_mapping_that_would_be_refused_later_is_known_at_open)
     assert_int_equal(ended, 0);
 }
 
+/* .. and what is set as soon as they are open refuses nothing: their places are taken. */
+TEST(a_limit_that_is_set_after_open_refuses_no_mapping)
+{
+    pid_t child;
+    IN_CHILD(child)
+    {
+        struct rlimit limit = {0, 0};
+        unsigned long pages;
+        node_ranks_begin(ranks, 3, REGION, REQS);
+        for (uint32_t r = 0; r < 3; r++)
+            if (node_rank_open(&ranks[r]) != GF_OK) _exit(2);
+        FILE *statm = fopen("/proc/self/statm", "r");
+        if ((statm == NULL) || (fscanf(statm, "%lu", &pages) != 1)) _exit(3);
+        limit.rlim_cur = limit.rlim_max = pages * (rlim_t)sysconf(_SC_PAGESIZE);
+        if (setrlimit(RLIMIT_AS, &limit) != 0) _exit(4);
+        if (!node_ranks_connect(ranks, 3)) _exit(5);
+        for (uint32_t r = 0; r < 3; r++)
+            if (!gf_node_has(ranks[r].node, (r + 1) % 3)) _exit(6);
+        _exit(0);
+    }
+    assert_int_equal(child_ended(child), 0);
+}
+
 TEST(many_ranks_connect_with_few_descriptors)
 {
     enum { MANY = 64 };
