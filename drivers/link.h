@@ -204,6 +204,8 @@ static inline uint64_t gf_flag_load(const struct gf_link *link, size_t offset_by
 void gf_flag_arm(struct gf_link *link, size_t offset_bytes);
 void gf_flag_sleep(struct gf_link *link, size_t offset_bytes, uint64_t timeout_ns);
 void gf_flag_wake(void *region, size_t offset_bytes);
+/* Maps what is there of memory that others have written, so that no later look at it waits. */
+void gf_pages_touch(unsigned char *at, size_t bytes);
 
 extern const struct gf_link_driver gf_link_tcp;
 extern const struct gf_link_driver gf_link_ucx;

@@ -1,12 +1,18 @@
-/* Sleeping on flags in memory that ranks share (link.h). A program without direct links none of
+/* Sleeping on flags in memory that ranks share, and its pages (link.h). A program without direct links none of
  * this. */
 #include <linux/futex.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "drivers/host/fence.h"
 #include "drivers/link.h"
+
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22 /* Linux 5.14 */
+#endif
+#define PAGE_BYTES 4096u
 
 /* The announcement is a flag of which a futex is the lower half (the host is little-endian:
  * endpoint addresses see to that). Arming and waking each have a full fence between their store and
@@ -39,4 +45,10 @@ void gf_flag_wake(void *region, size_t offset_bytes)
     if (__atomic_load_n(word, __ATOMIC_RELAXED) == 0) return;
     if (__atomic_exchange_n(word, 0, __ATOMIC_RELAXED) != 0)
         (void)syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+void gf_pages_touch(unsigned char *at, size_t bytes)
+{
+    if (madvise(at, bytes, MADV_POPULATE_READ) == 0) return;
+    for (size_t i = 0; i < bytes; i += PAGE_BYTES) (void)*(const volatile unsigned char *)(at + i);
 }

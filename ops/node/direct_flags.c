@@ -268,13 +268,15 @@ gf_status gf_direct_touch(struct gf_link *link, const uint32_t *members, uint32_
 {
     uint64_t each = (link->region_bytes + PAGE_BYTES - 1) / PAGE_BYTES;
     if (link->driver->simulated) return GF_OK; /* gf-plan's regions are larger than this machine */
-    for (uint64_t end = *pages + PAGES_A_CALL; *pages < size * each;) {
-        const unsigned char *region =
+    while (*pages < size * each) {
+        unsigned char *region =
             link->driver->map(link, gf_member_at(members, (uint32_t)(*pages / each)));
-        if (*pages >= end) return GF_AGAIN;
-        if (region != NULL)
-            (void)*(const volatile unsigned char *)(region + *pages % each * PAGE_BYTES);
-        *pages += (region != NULL) ? 1 : each;
+        uint64_t first = *pages % each;
+        uint64_t count = (each - first < PAGES_A_CALL) ? each - first : PAGES_A_CALL;
+        *pages += (region != NULL) ? count : each;
+        if (region == NULL) continue;
+        gf_pages_touch(region + first * PAGE_BYTES, count * PAGE_BYTES);
+        return GF_AGAIN;
     }
     return GF_OK;
 }
