@@ -59,6 +59,10 @@ static gf_status setting_apply(struct gf_ucx *ucx, ucp_config_t *config, const c
 {
     char found[2 * GF_TEXT_MAX] = "nothing";
     ucs_status_t status = ucp_config_modify(config, key, value);
+    /* 1.23 refuses a key that belongs to no transport here: ucp_init() says which one is missing. */
+    if ((status != UCS_OK) && !is_ucps &&
+        gf_ucx_missing_text(ucx->setup.transports, found, sizeof found))
+        return GF_OK;
     if (status != UCS_OK)
         return gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "ucp_config_modify", status,
                             "UCX %s does not take %s=%s", ucp_get_version_string(), key, value);
