@@ -1,6 +1,7 @@
 /* A CUDA driver without a GPU: a shared object, libcuda.so.1, with exactly the calls that the
  * library's driver uses.
- *   - Device addresses are memory that the CPU may not touch but while the fake itself works.
+ *   - Device addresses are memory that the CPU may not touch but while the fake itself works, nor,
+ *     to save time, for up to 15 works behind that.
  *   - Work is done late: at later calls, in the order of its stream, streams against each other in
  *     an order that the seed decides. Host memory that a copy will fill holds 0xee bytes until it
  *     does.

@@ -56,12 +56,12 @@ static bool is_between;
 
 static bool allowed(void *user, const void *address, size_t size_bytes, bool is_write)
 {
-    const struct region *region = fake_region_at((uint64_t)(uintptr_t)address, size_bytes);
+    struct region *region = fake_region_at((uint64_t)(uintptr_t)address, size_bytes);
     if ((region != NULL) && (region->kind != REGION_HOST)) {
         is_between = is_between || ((its_memory != NULL) && (its_memory != region));
         its_memory = region;
     }
-    return fake_memory_touch(user, (uint64_t)(uintptr_t)address, size_bytes, is_write);
+    return fake_region_touch(user, region, (uint64_t)(uintptr_t)address, size_bytes, is_write);
 }
 
 /* Tools have memory of their own beside the library's. */

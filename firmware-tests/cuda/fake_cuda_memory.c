@@ -14,6 +14,9 @@
 #define GRAIN 2u                /* blocks of 16-bit values end anywhere */
 #define FILL_MAX (256ull << 20) /* new device memory is filled with NaN up to here */
 #define READERS 2u
+#define LOCK_EVERY 16u /* works */
+#define RECENT 256u    /* pages */
+#define SHADOWS 16u
 
 /* stream and its clock at the access, clock << STREAM_BITS | stream; 0: nobody yet. Readers share a
  * place where their streams' numbers have the same remainder: then a read may be forgotten, never
@@ -25,6 +28,33 @@ struct cell {
 struct region fake_regions[REGIONS_MAX];
 static uint64_t reserved, reserved_next, used_bytes;
 static uint32_t unlocked;
+/* Of regions that are gone, for those that come: the host has seen the end of all that is written
+ * there. */
+static struct {
+    void *at;
+    size_t bytes;
+} shadows[SHADOWS];
+
+static void *shadow_take(size_t bytes)
+{
+    for (uint32_t i = 0; i < SHADOWS; i++) {
+        if ((shadows[i].at == NULL) || (shadows[i].bytes != bytes)) continue;
+        void *at = shadows[i].at;
+        shadows[i].at = NULL;
+        return at;
+    }
+    return mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                -1, 0);
+}
+
+static void shadow_give(void *at, size_t bytes)
+{
+    static uint32_t next;
+    next = (next + 1u) % SHADOWS;
+    if (shadows[next].at != NULL) (void)munmap(shadows[next].at, shadows[next].bytes);
+    shadows[next].at = at;
+    shadows[next].bytes = bytes;
+}
 uint64_t fake_touched_bytes;
 
 CUresult fake_region_add(uint64_t base, size_t size_bytes, region_kind kind,
@@ -34,8 +64,7 @@ CUresult fake_region_add(uint64_t base, size_t size_bytes, region_kind kind,
         struct region *region = &fake_regions[i];
         if (region->size_bytes != 0) continue;
         size_t cells = (size_bytes + (base % GRAIN) + GRAIN - 1u) / GRAIN + 1u;
-        void *shadow = mmap(NULL, cells * sizeof(struct cell), PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        void *shadow = shadow_take(cells * sizeof(struct cell));
         if (shadow == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
         *region = (struct region){.base = base,
                                   .size_bytes = size_bytes,
@@ -48,23 +77,29 @@ CUresult fake_region_add(uint64_t base, size_t size_bytes, region_kind kind,
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+static bool holds(const struct region *region, uint64_t address, size_t size_bytes)
+{
+    if ((address < region->base) || (size_bytes > region->size_bytes)) return false;
+    return (region->size_bytes != 0) && (address - region->base <= region->size_bytes - size_bytes);
+}
+
+/* The next access to a page is mostly to the region of the last one. */
 struct region *fake_region_at(uint64_t address, size_t size_bytes)
 {
-    static uint32_t last; /* the next access is mostly where this one was */
-    for (uint32_t i = last, tried = 0; tried < REGIONS_MAX; tried++, i = (i + 1u) % REGIONS_MAX) {
-        struct region *region = &fake_regions[i];
-        if ((address < region->base) || (size_bytes > region->size_bytes)) continue;
-        if ((region->size_bytes == 0) || (address - region->base > region->size_bytes - size_bytes))
-            continue;
-        last = i;
-        return region;
+    static uint8_t recent[RECENT];
+    uint8_t *last = &recent[(address >> 12) % RECENT];
+    if (holds(&fake_regions[*last], address, size_bytes)) return &fake_regions[*last];
+    for (uint32_t i = 0; i < REGIONS_MAX; i++) {
+        if (!holds(&fake_regions[i], address, size_bytes)) continue;
+        *last = (uint8_t)i;
+        return &fake_regions[i];
     }
     return NULL;
 }
 
 void fake_region_remove(struct region *region)
 {
-    (void)munmap(region->shadow, region->shadow_bytes);
+    shadow_give(region->shadow, region->shadow_bytes);
     *region = (struct region){0};
 }
 
@@ -93,9 +128,11 @@ void fake_memory_open_all(void)
         if (fake_regions[i].size_bytes != 0) region_open(&fake_regions[i]);
 }
 
+/* Not behind each work: it takes as long as the work. Who touches device memory does so often. */
 void fake_memory_lock(void)
 {
-    if (--unlocked > 0) return;
+    static uint32_t ended;
+    if ((--unlocked > 0) || (++ended % LOCK_EVERY != 0)) return;
     for (uint32_t i = 0; i < REGIONS_MAX; i++) {
         struct region *region = &fake_regions[i];
         if (region->open)
@@ -288,17 +325,23 @@ static void clash(const struct work *work, uint64_t address, bool is_write, uint
 
 bool fake_memory_touch(const struct work *work, uint64_t address, size_t size_bytes, bool is_write)
 {
-    struct region *region = fake_region_at(address, size_bytes);
+    return fake_region_touch(work, fake_region_at(address, size_bytes), address, size_bytes,
+                             is_write);
+}
+
+bool fake_region_touch(const struct work *work, struct region *region, uint64_t address,
+                       size_t size_bytes, bool is_write)
+{
     uint32_t stamp = (work->clock.at[work->stream] << STREAM_BITS) | work->stream;
     fake_touched_bytes += size_bytes;
     if (size_bytes == 0) return true;
     if ((region == NULL) || region->is_closed) return false;
-    region_open(region);
+    if (!region->open) region_open(region);
     const uint64_t first = address / GRAIN - region->base / GRAIN;
     const uint64_t last = (address + size_bytes - 1u) / GRAIN - region->base / GRAIN;
     for (uint64_t i = first; i <= last; i++) {
         struct cell *cell = &region->shadow[i];
-        if (!is_before(cell->writer, work))
+        if ((cell->writer != stamp) && !is_before(cell->writer, work))
             clash(work, region->base + i * GRAIN, is_write, cell->writer, true);
         for (uint32_t r = 0; is_write && (r < READERS); r++)
             if (!is_before(cell->reader[r], work))

@@ -164,6 +164,9 @@ void fake_memory_open(uint64_t address);
 void fake_memory_lock(void);
 /* The access of one work; false: the address is nobody's. */
 bool fake_memory_touch(const struct work *work, uint64_t address, size_t size_bytes, bool is_write);
+/* Likewise; region: fake_region_at() of it. */
+bool fake_region_touch(const struct work *work, struct region *region, uint64_t address,
+                       size_t size_bytes, bool is_write);
 /* All of it, until it is locked: for kernels that are not watched. */
 void fake_memory_open_all(void);
 extern uint64_t fake_touched_bytes; /* so far */

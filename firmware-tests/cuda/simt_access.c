@@ -9,6 +9,8 @@
 #include "firmware-tests/cuda/simt_state.h"
 
 #define PAGE_BYTES 4096u
+#define GRAIN_MAX 16u
+#define RECENT 64u   /* pages */
 #define MANY 0xffffu /* several threads */
 
 struct cell {
@@ -18,14 +20,16 @@ struct cell {
     uint8_t write_atomic;
 };
 
+/* Each access so far was of whole grains, so the first byte of one stands for it. */
 struct page {
     uintptr_t number;
+    uint32_t grain;
     struct cell cells[PAGE_BYTES];
 };
 
 static struct page **pages; /* open addressing by number */
 static size_t page_slots, page_count;
-static struct page *page_last;
+static struct page *recent[RECENT]; /* by number */
 static gf_simt_allowed allowed;
 static void *allowed_user;
 
@@ -65,22 +69,33 @@ static void pages_grow(void)
     free(before);
 }
 
-static struct cell *cell_of(uintptr_t address)
+static struct page *page_of(uintptr_t number)
+{
+    struct page **slot;
+    if (2 * page_count >= page_slots) pages_grow();
+    slot = slot_of(number);
+    if (*slot == NULL) {
+        *slot = calloc(1, sizeof(struct page));
+        if (*slot == NULL) abort();
+        (*slot)->number = number;
+        (*slot)->grain = GRAIN_MAX;
+        page_count++;
+    }
+    return *slot;
+}
+
+/* Of the page of an address, which has no larger grains. */
+static struct page *page_with(uintptr_t address, uint32_t grain)
 {
     uintptr_t number = address / PAGE_BYTES;
-    if ((page_last == NULL) || (page_last->number != number)) {
-        struct page **slot;
-        if (2 * page_count >= page_slots) pages_grow();
-        slot = slot_of(number);
-        if (*slot == NULL) {
-            *slot = calloc(1, sizeof(struct page));
-            if (*slot == NULL) abort();
-            (*slot)->number = number;
-            page_count++;
-        }
-        page_last = *slot;
-    }
-    return &page_last->cells[address % PAGE_BYTES];
+    struct page **page = &recent[number % RECENT];
+    if ((*page == NULL) || ((*page)->number != number)) *page = page_of(number);
+    if ((*page)->grain <= grain) return *page;
+    for (uint32_t b = 0; b < PAGE_BYTES; b += (*page)->grain)
+        for (uint32_t c = grain; c < (*page)->grain; c += grain)
+            (*page)->cells[b + c] = (*page)->cells[b];
+    (*page)->grain = grain;
+    return *page;
 }
 
 /* The first stamp of this launch that another block may have; what a block shares no other has. */
@@ -156,13 +171,15 @@ void simt_access(const void *address, size_t size_bytes, bool is_write, bool is_
         simt_fail("thread %u may not %s %zu bytes at 0x%llx", simt_now.thread,
                   is_write ? "write" : "read", size_bytes, (unsigned long long)first);
     others_from = is_shared(at) ? simt_now.block_stamp : simt_now.launch_stamp;
-    struct cell *cell = NULL;
-    for (size_t b = 0; b < size_bytes; b++) {
-        if ((b == 0) || ((first + b) % PAGE_BYTES == 0)) cell = cell_of(first + b);
-        if ((__asan_address_is_poisoned != NULL) && __asan_address_is_poisoned(at + b))
+    for (size_t b = 0; (__asan_address_is_poisoned != NULL) && (b < size_bytes); b++)
+        if (__asan_address_is_poisoned(at + b))
             simt_fail("thread %u %s at 0x%llx, outside of any object", simt_now.thread,
                       is_write ? "writes" : "reads", (unsigned long long)first);
-        cell_access(cell++, first + b, is_write, is_atomic);
+    const uintptr_t whole = first | size_bytes | GRAIN_MAX;
+    for (uintptr_t b = first; b < first + size_bytes;) {
+        struct page *page = page_with(b, (uint32_t)(whole & -whole));
+        cell_access(&page->cells[b % PAGE_BYTES], b, is_write, is_atomic);
+        b += page->grain;
     }
     simt_now.running = true;
 }
@@ -202,13 +219,25 @@ CALLS(16)
 
 void __tsan_read_range(void *at, unsigned long size),
     __tsan_write_range(void *at, unsigned long size);
+/* By pieces that are whole for themselves. */
+static void range_access(const char *at, unsigned long size, bool is_write)
+{
+    while (size > 0) {
+        uintptr_t whole = (uintptr_t)at | GRAIN_MAX;
+        unsigned long piece = whole & -whole;
+        while (piece > size) piece /= 2;
+        simt_access(at, piece, is_write, false);
+        at += piece;
+        size -= piece;
+    }
+}
 void __tsan_read_range(void *at, unsigned long size)
 {
-    for (unsigned long b = 0; b < size; b++) simt_access((char *)at + b, 1, false, false);
+    range_access(at, size, false);
 }
 void __tsan_write_range(void *at, unsigned long size)
 {
-    for (unsigned long b = 0; b < size; b++) simt_access((char *)at + b, 1, true, false);
+    range_access(at, size, true);
 }
 void __tsan_init(void), __tsan_func_entry(void *caller), __tsan_func_exit(void);
 void __tsan_init(void)
