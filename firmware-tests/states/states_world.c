@@ -161,6 +161,8 @@ static uint64_t deadline_of(const struct states_proc *self)
     const struct gf_members *members = self->members;
     const struct members_view *view = &members->view;
     uint64_t awaited_ns;
+    if (members->owes)
+        return self->now_ns + 1; /* it had no room for a frame: the next poll may have */
     if ((self->state == STATES_JOINS) && (members->state == MEMBERS_JOINING)) {
         if (members_coordinates(members))
             return (members->join_fails_ns != 0) ? members->join_fails_ns
@@ -214,6 +216,21 @@ static bool is_planned(const struct states_proc *self)
            ((((uint32_t)states->planned >> self->members->setup.epoch) & 1u) != 0);
 }
 
+/* The step in which all hear of that may not end without a process that has died: who is in it then is
+ * told. */
+static bool step_ends(const struct states_proc *self)
+{
+    for (uint32_t id = 0; id < states->limits.ids; id++) {
+        bool ends = ((self->last.bits[0] >> id) & 1u) == 0;
+        for (uint32_t life = 0; life < STATES_LIVES; life++) {
+            const struct states_proc *other = &states->procs[id * STATES_LIVES + life];
+            ends = ends || ((other->state != STATES_NONE) && (other->begun[self->epoch] != 0));
+        }
+        if (!ends) return false;
+    }
+    return true;
+}
+
 static void network_add(struct choices *choices)
 {
     for (uint32_t i = 0; i < STATES_CONNS; i++)
@@ -236,7 +253,7 @@ static void processes_add(struct choices *choices)
             if (limits->listed && (self->state == STATES_CHANGES) && !id_runs(id) &&
                 (((self->told >> id) & 1u) == 0))
                 add(choices, STATES_TELL, proc, id, false);
-        if ((self->state == STATES_MEMBER) && is_planned(self))
+        if ((self->state == STATES_MEMBER) && is_planned(self) && step_ends(self))
             add(choices, STATES_CHANGE, proc, 0, false);
     }
     for (uint32_t proc = 0; proc < STATES_PROCS; proc++)

@@ -204,6 +204,8 @@ static void connection_note(struct gf_members *members, const struct gf_rendezvo
 {
     struct member *member = &members->table[event->rank];
     bool waits = gf_member_is_recovering(member);
+    bool reported = (member->state == MEMBER_REPORTED) || (member->state == MEMBER_ACCEPTED);
+    if (reported) member->leaves = false; /* it has not left: nobody has decided yet */
     member->connected = (event->kind == GF_RENDEZVOUS_CONNECTED);
     member->lost = !member->connected;
     member->answered = false;
