@@ -154,22 +154,28 @@ void gf_view_ended(struct gf_members *members, const unsigned char *bits, uint32
     }
 }
 
-/* Who is cut knows it, and hands over as one that leaves. A culprit that is only not reached may come,
- * and is of the quorum; others are tried before it. */
+/* Who is cut knows it, and hands over as one that leaves. A rank that hears that it was silent lives: it
+ * asks the others, and comes in again if they have gone on. A culprit that is only not reached may come,
+ * too, and is of the quorum; others are tried before either. */
 static void exclude(struct gf_members *members, uint32_t culprit)
 {
     const struct members_cut *cut = &members->cut;
+    struct member *own = &members->table[members->member_id];
     if (gf_view_joins(members)) return;
     for (uint32_t i = 0; cut->told && (i < cut->count); i++) {
-        if (cut->ranks[i] == members->setup.rank)
-            members->view.is_cut = members->view.reason.leaves = true;
-        else
+        if (cut->ranks[i] != members->setup.rank)
             gf_members_at(members, cut->ranks[i])->excluded = true;
+        else if (cut->was_silent)
+            own->passed_over = true;
+        else
+            members->view.is_cut = members->view.reason.leaves = true;
     }
     if (cut->told || (culprit >= members->setup.world)) return;
     struct member *member = gf_members_at(members, culprit);
-    bool lives = member->lost && (member->end != GF_END_GONE);
-    if (lives && (members->error.code == GF_ERR_PEER))
+    bool lives =
+        member->lost && (member->end != GF_END_GONE) && (members->error.code == GF_ERR_PEER);
+    bool was_silent = (member == own) && (members->error.code == GF_ERR_TIMEOUT);
+    if (lives || was_silent)
         member->passed_over = true;
     else
         member->excluded = true;

@@ -184,6 +184,7 @@ static void silent_end(struct gf_members *members, uint32_t culprit)
         silent_count += gf_members_is_silent(members, rank);
     if (silent_count > 1) (void)snprintf(others, sizeof others, "; silent ranks: %u", silent_count);
     cut_one(members, culprit);
+    members->cut.was_silent = true;
     gf_members_fail_in(members, GF_ERR_TIMEOUT, culprit, position,
                        "rank %u does not answer (asked %.1f s ago): it is "
                        "stopped or does not poll; last heard of %s%s%s",

@@ -69,14 +69,18 @@ static void waits_walk(struct gf_walk *walk, struct gf_waits *waits)
         wait_walk(walk, &waits->rows[i]);
 }
 
+#define CUT_IS_FINAL 1u
+#define CUT_WAS_SILENT 2u
+
 static void cut_walk(struct gf_walk *walk, struct members_cut *cut)
 {
-    uint32_t is_final = cut->is_final ? 1 : 0;
-    gf_walk_u32(walk, &is_final);
+    uint32_t how = (cut->is_final ? CUT_IS_FINAL : 0) | (cut->was_silent ? CUT_WAS_SILENT : 0);
+    gf_walk_u32(walk, &how);
     gf_walk_u32(walk, &cut->count);
     for (uint32_t i = 0; (i < cut->count) && (i < MEMBERS_CUT_MAX); i++)
         gf_walk_u16(walk, &cut->ranks[i]);
-    cut->is_final = (is_final != 0);
+    cut->is_final = (how & CUT_IS_FINAL) != 0;
+    cut->was_silent = (how & CUT_WAS_SILENT) != 0;
 }
 
 bool gf_members_cut_get(const struct gf_members *members, struct gf_get *get,

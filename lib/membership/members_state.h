@@ -114,8 +114,9 @@ typedef enum member_state {
 /* Whom the next epoch is to be without, as ranks of the one that has failed. */
 #define MEMBERS_CUT_MAX 64u
 struct members_cut {
-    bool told;     /* the coordinator has found that out; else whom the error names */
-    bool is_final; /* no next epoch would be better */
+    bool told;       /* the coordinator has found that out; else whom the error names */
+    bool is_final;   /* no next epoch would be better */
+    bool was_silent; /* the one that is cut: it comes in again if it lives */
     uint32_t count;
     uint16_t ranks[MEMBERS_CUT_MAX];
 };
