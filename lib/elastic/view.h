@@ -173,9 +173,6 @@ void gf_view_enter(struct gf_members *members, view_state state);
 uint32_t gf_view_coordinator(const struct gf_members *members, uint32_t number);
 /* Connections stand around member `id` from here on. GF_OK, GF_AGAIN: they will; else why not. */
 gf_status gf_view_turn(struct gf_members *members, uint32_t id);
-/* Looks for whoever answers where the job's address is: a rank that no epoch in use has told
- * addresses. */
-void gf_view_seek_any(struct gf_members *members);
 /* Promises the next view whose coordinator may answer (view.sought: only that one); comes to this
  * rank at the latest. */
 void gf_view_next(struct gf_members *members);

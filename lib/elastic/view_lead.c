@@ -82,7 +82,9 @@ void gf_view_lead_again(struct gf_members *members)
     gf_view_lead(members, members->view.view + members_count);
 }
 
-void gf_view_seek_any(struct gf_members *members)
+/* Looks for whoever answers where the job's address is: a rank that no epoch in use has told
+ * addresses. */
+static void seek_any(struct gf_members *members)
 {
     gf_view_enter(members, VIEW_SEEK);
     (void)gf_view_turn(members, GF_RANK_NONE);
@@ -173,7 +175,7 @@ static void ask_next(struct gf_members *members)
         if (status == GF_OK) gf_members_owe_id(members, id, MEMBERS_JOIN);
         return;
     }
-    gf_view_seek_any(members);
+    seek_any(members);
 }
 
 void gf_view_next(struct gf_members *members)
@@ -185,7 +187,7 @@ void gf_view_next(struct gf_members *members)
         return;
     }
     if (!members->was_member) {
-        gf_view_seek_any(members);
+        seek_any(members);
         return;
     }
     for (;;) {

@@ -119,13 +119,6 @@ static bool is_found(const struct gf_members *members)
     return (peer < members->setup.world) && !gf_members_is_silent(members, peer);
 }
 
-bool gf_members_is_behind(const struct gf_position *a, const struct gf_position *b)
-{
-    if (a->step != b->step) return a->step < b->step;
-    if (a->sequence != b->sequence) return a->sequence < b->sequence;
-    return (a->waits_for == GF_RANK_NONE) && (b->waits_for != GF_RANK_NONE);
-}
-
 /* Of the silent ranks the one that has been silent longest; of equals the lowest. */
 static uint32_t silent_culprit(const struct gf_members *members)
 {

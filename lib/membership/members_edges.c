@@ -67,6 +67,14 @@ static uint32_t weight_of(const struct gf_members *members, members_cause cause,
     return gf_members_is_unheard(members, rank) ? 3 : 1;
 }
 
+/* Has a begun less than b, or of equals, does it alone wait for nobody? */
+static bool is_behind(const struct gf_position *a, const struct gf_position *b)
+{
+    if (a->step != b->step) return a->step < b->step;
+    if (a->sequence != b->sequence) return a->sequence < b->sequence;
+    return (a->waits_for == GF_RANK_NONE) && (b->waits_for != GF_RANK_NONE);
+}
+
 /* Of equals the one furthest behind. */
 static void culprit_note(const struct gf_members *members, members_cause cause, uint32_t rank,
                          struct members_finding *found)
@@ -75,8 +83,8 @@ static void culprit_note(const struct gf_members *members, members_cause cause, 
     uint32_t most = weight_of(members, found->cause, found->culprit);
     if ((weight < most) ||
         ((weight == most) &&
-         !gf_members_is_behind(&gf_members_of(members, rank)->said.told.position,
-                               &gf_members_of(members, found->culprit)->said.told.position)))
+         !is_behind(&gf_members_of(members, rank)->said.told.position,
+                    &gf_members_of(members, found->culprit)->said.told.position)))
         return;
     found->cause = cause;
     found->culprit = rank;

@@ -18,8 +18,8 @@ void gf_members_fail(struct gf_members *members, const struct gf_error *error,
     if (members_coordinates(members)) gf_members_owe_all(members, MEMBERS_ERROR);
 }
 
-void gf_members_fail_and_tell(struct gf_members *members, const struct gf_error *error,
-                              const struct gf_error *told)
+static void fail_and_tell(struct gf_members *members, const struct gf_error *error,
+                          const struct gf_error *told)
 {
     if (members_over(members)) return;
     gf_members_fail(members, error, told);
@@ -49,7 +49,7 @@ void gf_members_fail_in(struct gf_members *members, gf_status code, uint32_t pee
     of_the_join = of_the_join && members_coordinates(members);
     if (of_the_join && gf_members_rejected(members, &error)) return;
     if (!of_the_join) {
-        gf_members_fail_and_tell(members, &error, &error);
+        fail_and_tell(members, &error, &error);
         return;
     }
     /* Ranks that are still on their way would find nobody that listens: they get a moment to come
@@ -72,6 +72,6 @@ struct gf_error gf_members_gave_up(uint32_t from, const struct gf_error *error)
 void gf_members_tell(struct gf_members *members, const struct gf_error *error)
 {
     struct gf_error told = members_coordinates(members) ? gf_members_gave_up(0, error) : *error;
-    gf_members_fail_and_tell(members, error, &told);
+    fail_and_tell(members, error, &told);
     gf_members_flush(members);
 }

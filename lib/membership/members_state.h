@@ -68,7 +68,6 @@ typedef enum members_state {
 /* so often where nothing has changed, also while ranks join: of a network that loses packets the
  * kernel knows by the words that come, of a connection without any by a probe, which it sends twice */
 #define MEMBERS_ALIVE_NS UINT64_C(250000000)
-#define MEMBERS_STATUS_IDLE_NS UINT64_C(1000000000) /* whoever polls has been heard of by then */
 
 /* A public request, and all before it in this epoch. */
 #define MEMBERS_CALLS 128u /* of our own, to be compared with what others say: they may be behind */
@@ -301,11 +300,8 @@ bool gf_members_endpoints_take(struct gf_members *members, uint32_t from, struct
 /* The end of the job on this rank; the coordinator owes everybody `told`. The first one sticks. */
 void gf_members_fail(struct gf_members *members, const struct gf_error *error,
                      const struct gf_error *told);
-/* The same; a rank that does not coordinate tells the coordinator, too. */
-void gf_members_fail_and_tell(struct gf_members *members, const struct gf_error *error,
-                              const struct gf_error *told);
 /* The same for what this rank found out by itself, of a rank that was in `at`; NULL: where this one
- * is. */
+ * is. A rank that does not coordinate tells the coordinator, too. */
 __attribute__((format(printf, 5, 6))) void gf_members_fail_in(struct gf_members *members,
                                                               gf_status code, uint32_t peer,
                                                               const struct gf_position *at,
@@ -359,8 +355,6 @@ uint64_t gf_members_inquiry_age(const struct gf_members *members);
 bool gf_members_is_silent(const struct gf_members *members, uint32_t rank);
 /* So does a rank that was not heard of for longer than any that polls. */
 bool gf_members_is_unheard(const struct gf_members *members, uint32_t rank);
-/* Has a begun less than b, or of equals, does it alone wait for nobody? */
-bool gf_members_is_behind(const struct gf_position *a, const struct gf_position *b);
 /* What this rank would tell of itself, in its own row. */
 struct members_told *gf_members_told_own(struct gf_members *members);
 struct gf_waits *gf_members_waits_own(struct gf_members *members);
