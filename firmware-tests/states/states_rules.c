@@ -12,6 +12,7 @@
  *                          none again once another has begun without it, and then another process
  *     one plan             the places of an epoch go by ids; its common state is that of the furthest
  *     room for who waits   those of an epoch that were not taken in are a quorum of it
+ *     who has ended        of the epoch before nobody lives that this one leaves out, where it says so
  *     an id is given once  no two new processes are taken in with one id, as far as anybody lives
  *                          who knows
  *
@@ -234,6 +235,20 @@ static bool is_room(const struct members_list *list)
     return is_majority(list, stay) || ((list->taken_count == 1) && (__builtin_popcount(stay) == 1));
 }
 
+/* Memory of the epoch before is kept where nobody is left that could write to it: each process of that
+ * which this one leaves out has ended. */
+static bool has_left_one(uint32_t proc, const struct members_list *list)
+{
+    for (uint32_t other = 0; other < STATES_PROCS; other++) {
+        uint32_t id = states_id(other);
+        bool stays = (((list->bits[0] >> id) & 1u) != 0) && (gf_view_list_took(list, id) == 0);
+        if ((other != proc) && states_lives(other) && !stays &&
+            (states->procs[other].begun[list->epoch - 1] != 0))
+            return true;
+    }
+    return false;
+}
+
 void states_rules_plan(uint32_t proc, const struct gf_members_plan *plan)
 {
     const struct members_view *view = &states->procs[proc].members->view;
@@ -246,6 +261,8 @@ void states_rules_plan(uint32_t proc, const struct gf_members_plan *plan)
         (plan->world != (uint32_t)__builtin_popcount(list->bits[0])))
         broken("all are told the same of an epoch");
     if (!is_room(list)) broken("who stays is a quorum of the new list");
+    if (gf_view_left_ended(states->procs[proc].members) && has_left_one(proc, list))
+        broken("who is said to have ended has");
     if ((plan->progress.partial != 0) || (leads && is_new) ||
         (!is_new && (own->steps > plan->progress.steps)) ||
         (!plan->lags && (is_new || (own->steps != plan->progress.steps))))
