@@ -128,6 +128,7 @@ static void begins_put(struct gf_tcp_stream *stream)
         req->began = true;
         if (!wants) peer->taken += gf_tcp_blocks(bytes);
         if (wants || (bytes < req->size)) {
+            stream->more_bytes += bytes; /* the others catch up */
             req->phase = TCP_SEND_WAITING;
             gf_tcp_list_add(&peer->waiting, req);
         } else {
@@ -151,16 +152,26 @@ static struct gf_req *more_find(const struct gf_tcp_stream *stream)
     return req;
 }
 
+/* What a stream takes at a time, where a pair has several. The end of a message goes in smaller
+ * shares, so that all of them come to its end at about the same time. */
+static uint32_t share_bytes(const struct gf_tcp_peer *peer, const struct gf_req *req)
+{
+    uint32_t bytes = (req->size - req->given) / (2 * peer->link->setup.streams);
+    if ((bytes > TCP_SHARE_BYTES) || (req->next != NULL)) return TCP_SHARE_BYTES;
+    return (bytes < TCP_SHARE_BYTES_MIN) ? TCP_SHARE_BYTES_MIN : bytes;
+}
+
 /* The streams of a pair share the bytes: none is further ahead of another that can take some than
- * by so much. One whose socket is full holds up no other. */
+ * by a share. One whose socket is full holds up no other. */
 static bool is_ahead(const struct gf_tcp_stream *stream, const struct gf_req *req)
 {
     const struct gf_tcp_peer *peer = stream->peer;
+    const uint32_t share = share_bytes(peer, req);
     if (req->began && (req->given == 0)) return false; /* no other may begin it */
     for (uint32_t s = 0; s < peer->link->setup.streams; s++) {
         const struct gf_tcp_stream *other = &peer->streams[s];
         if ((other->fd >= 0) && other->writable &&
-            (stream->more_bytes >= other->more_bytes + TCP_SHARE_BYTES))
+            (stream->more_bytes >= other->more_bytes + share))
             return true;
     }
     return false;
@@ -176,12 +187,12 @@ static void others_list(const struct gf_tcp_stream *stream)
 static void more_put(struct gf_tcp_stream *stream)
 {
     struct gf_tcp_peer *peer = stream->peer;
-    const uint32_t bytes_max =
-        (peer->link->setup.streams > 1) ? TCP_SHARE_BYTES : TCP_FRAME_BYTES_MAX;
     struct gf_req *req = more_find(stream);
     for (; (req != NULL) && batch_is_open(stream) && !is_ahead(stream, req);
          req = more_find(stream)) {
         uint32_t bytes = req->size - req->given;
+        const uint32_t bytes_max =
+            (peer->link->setup.streams > 1) ? share_bytes(peer, req) : TCP_FRAME_BYTES_MAX;
         if (bytes > bytes_max) bytes = bytes_max;
         stream->more_bytes += bytes;
         if (bytes == req->size - req->given) {

@@ -35,9 +35,10 @@
 #define TCP_BATCH_FRAMES_MAX 16u      /* that leave by one call of the kernel .. */
 #define TCP_BATCH_BYTES (512u << 10)  /* .. and no more once there are so many bytes: peers.md */
 #define TCP_OUT_PARTS_MAX (2 * TCP_BATCH_FRAMES_MAX + 1)
-#define TCP_SHARE_BYTES (64u << 10) /* by which a stream may be ahead of another */
-#define TCP_TURN_BYTES (1u << 20)   /* that one call writes, or reads, on one stream */
-#define TCP_PARTS_MAX 16            /* of memory, in one call of the kernel */
+#define TCP_SHARE_BYTES (64u << 10)    /* by which a stream may be ahead of another .. */
+#define TCP_SHARE_BYTES_MIN (8u << 10) /* .. at the end of a message */
+#define TCP_TURN_BYTES (1u << 20)      /* that one call writes, or reads, on one stream */
+#define TCP_PARTS_MAX 16               /* of memory, in one call of the kernel */
 #define TCP_GONE_NS \
     UINT64_C(1000000000) /* a connection that ended is told so much later: link_tcp_peer.c */
 #define TCP_NONE UINT32_MAX
@@ -114,7 +115,7 @@ struct gf_tcp_stream {
     struct gf_tcp_stream *next_ready; /* in link.ready */
     int fd;                           /* -1: none */
     uint32_t index;
-    uint64_t more_bytes;     /* of MORE that it took, in this epoch */
+    uint64_t more_bytes;     /* of large messages that it took, in this epoch */
     uint32_t posted_turn;    /* link.turn in which a post wrote here */
     bool listed;             /* it is in link.ready */
     bool readable, writable; /* as far as is known: the kernel has not said otherwise since */

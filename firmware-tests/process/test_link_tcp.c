@@ -6,6 +6,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/tcp.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
@@ -987,6 +988,41 @@ TEST(headers_that_no_rank_sends_end_the_connection)
         (void)close(fds[1]);
         close_all();
     }
+}
+
+static uint64_t bytes_sent(uint32_t stream)
+{
+    struct tcp_info info = {0};
+    socklen_t bytes = sizeof info;
+    int fd = ((struct gf_tcp_link *)ends[0].link)->peers[1].streams[stream].fd;
+    assert_int_equal(getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes), 0);
+    return info.tcpi_bytes_sent;
+}
+
+/* Each message, not all of them together: whoever awaits it waits for the slower stream. */
+TEST(streams_carry_as_much_of_each_message)
+{
+    begin();
+    setup_all.streams = 2;
+    loopback = true;
+    open_all(2);
+    turns(20);
+    for (uint32_t i = 0; i < 8; i++) {
+        size_t bytes = 200000 + 40000 * i;
+        bool early = (i & 1) != 0; /* its receive is posted first */
+        uint64_t before[2] = {bytes_sent(0), bytes_sent(1)};
+        if (early) assert_int_equal(recv_from(1, 0, 0, i, in[1][0], bytes), GF_OK);
+        turns(5);
+        assert_int_equal(send_to(0, 1, 0, i, out[0][0], bytes), GF_OK);
+        turns(5);
+        if (!early) assert_int_equal(recv_from(1, 0, 0, i, in[1][0], bytes), GF_OK);
+        assert_int_equal(ended(1, 0), GF_OK);
+        assert_int_equal(ended(0, 0), GF_OK);
+        turns(5);
+        int64_t more = (int64_t)(bytes_sent(0) - before[0]) - (int64_t)(bytes_sent(1) - before[1]);
+        assert_in_range(more + 40000, 0, 80000);
+    }
+    close_all();
 }
 
 /* A message that has begun on one stream does not end, for another size, on the other: its memory
