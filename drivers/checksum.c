@@ -1,5 +1,10 @@
 /* The reflected polynomial 0x82f63b78, all ones in and out.
  *
+ * Where the CPU multiplies polynomials eight at a time (VPCLMULQDQ with AVX-512), large data is
+ * folded: 256 bytes are a polynomial, and those 256 bytes further on are added to what it leaves
+ * when it is moved there. What is left in the end has the checksum of all. That is twice to three
+ * times as fast as what follows.
+ *
  * The instruction takes a word each cycle and gives its result three cycles later. So large data is
  * read at three places at once, a lane each, and the three are joined: what a lane leaves is
  * multiplied by x to the number of bits that follow it, modulo the polynomial, and the next lane's
@@ -35,6 +40,45 @@ uint32_t gf_crc32c_plain(uint32_t crc, const void *data, size_t size_bytes)
 }
 
 #if defined(__x86_64__)
+#include <immintrin.h>
+
+#define FOLD_BYTES 256u
+#define FOLD_PARTS 4
+#define FOLD_LOW 0xdcb17aa4  /* x to the power of 8 * FOLD_BYTES + 31, .. */
+#define FOLD_HIGH 0xb9e02b86 /* .. - 33 */
+
+static bool has_fold(void)
+{
+    return __builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("avx512f");
+}
+
+/* `count` times FOLD_BYTES, at least once. What is left begins with the register's bits, so the
+ * register is 0 before it. */
+__attribute__((target("avx512f,vpclmulqdq"))) static void fold(uint32_t crc,
+                                                               const unsigned char *bytes,
+                                                               size_t count,
+                                                               unsigned char left_out[FOLD_BYTES])
+{
+    const __m512i by = _mm512_set_epi64(FOLD_HIGH, FOLD_LOW, FOLD_HIGH, FOLD_LOW, FOLD_HIGH,
+                                        FOLD_LOW, FOLD_HIGH, FOLD_LOW);
+    __m512i sums[FOLD_PARTS];
+#pragma GCC unroll 4
+    for (int i = 0; i < FOLD_PARTS; i++) sums[i] = _mm512_loadu_si512(bytes + 64 * i);
+    sums[0] = _mm512_xor_si512(sums[0], _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)crc)));
+    while (--count > 0) {
+        bytes += FOLD_BYTES;
+#pragma GCC unroll 4
+        for (int i = 0; i < FOLD_PARTS; i++) {
+            __m512i low = _mm512_clmulepi64_epi128(sums[i], by, 0x00);
+            __m512i high = _mm512_clmulepi64_epi128(sums[i], by, 0x11);
+            sums[i] = _mm512_ternarylogic_epi64(low, high, _mm512_loadu_si512(bytes + 64 * i),
+                                                0x96); /* all three */
+        }
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < FOLD_PARTS; i++) _mm512_storeu_si512(left_out + 64 * i, sums[i]);
+}
+
 #define CRC_TARGET __attribute__((target("sse4.2")))
 #define CRC_WORD(crc, word) (uint32_t) __builtin_ia32_crc32di((crc), (word))
 #define CRC_BYTE(crc, byte) __builtin_ia32_crc32qi((crc), (byte))
@@ -96,10 +140,25 @@ CRC_TARGET static uint32_t crc32c_hardware(uint32_t crc, const void *data, size_
 }
 #endif
 
-uint32_t gf_crc32c(uint32_t crc, const void *data, size_t size_bytes)
+uint32_t gf_crc32c_words(uint32_t crc, const void *data, size_t size_bytes)
 {
 #if defined(CRC_TARGET)
     if (has_crc()) return crc32c_hardware(crc, data, size_bytes);
 #endif
     return gf_crc32c_plain(crc, data, size_bytes);
+}
+
+uint32_t gf_crc32c(uint32_t crc, const void *data, size_t size_bytes)
+{
+#if defined(FOLD_BYTES)
+    if ((size_bytes >= 2 * FOLD_BYTES) && has_fold()) {
+        const size_t folded_bytes = size_bytes / FOLD_BYTES * FOLD_BYTES;
+        unsigned char left[FOLD_BYTES];
+        fold(~crc, data, size_bytes / FOLD_BYTES, left);
+        crc = gf_crc32c_words(UINT32_MAX, left, sizeof left);
+        data = (const unsigned char *)data + folded_bytes;
+        size_bytes -= folded_bytes;
+    }
+#endif
+    return gf_crc32c_words(crc, data, size_bytes);
 }
