@@ -122,7 +122,7 @@ for way in ud rc; do
         'rank [01] no longer answers rank [01] over devices "fake0:1".*GF_ERR_LINK'
 done
 GF_VERBS_FAULT=port_down=100 check "a_deadline_holds" fails train gone 2 ud --steps 100 --set exchange.timeout=3
-check "and_is_said" says gone 'whose message has not arrived.*GF_ERR_TIMEOUT'
+check "and_is_said" says gone 'messages of rank [01] do not reach rank [01]: it lacks one that was sent.*GF_ERR_TIMEOUT'
 GF_VERBS_FAULT=qp_error=100 check "a_queue_pair_fails" fails train pair 2 rc --steps 100 --set exchange.timeout=60
 check "and_its_peer_is_named" says pair 'rank [01] .*rank [01].*GF_ERR_LINK'
 
