@@ -31,8 +31,9 @@ gf_status gf_view_turn(struct gf_members *members, uint32_t id)
     gf_status status = reform(members, id);
     if ((status < 0) || (id == members->view.coordinator)) return status;
     members->view.coordinator = id;
-    /* connections to the one before are closed */
+    /* connections to the one before are closed; the way to this one may stand already */
     for (uint32_t other = 0; other < members->id_count; other++) {
+        if ((other == id) && (status == GF_OK)) continue;
         struct member *member = &members->table[other];
         bool is_dead = gf_member_is_recovering(member) || (member->state == MEMBER_DEAD);
         member->connected = false;
