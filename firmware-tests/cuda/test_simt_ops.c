@@ -299,6 +299,49 @@ TEST(test_an_update_of_many_tensors_is_few_launches)
     update_many(59, 59, 2 + 1 + 2);
 }
 
+/* A tensor whose weights or gradients are all 0 has none: 1. */
+TEST(test_ratios_of_norms_that_are_zero)
+{
+    static float squares[] = {0.0f, 4.0f};
+    static float ratios[4];
+    static float want[4];
+    struct gf_ratio ratio[4];
+    for (uint32_t on_host = 0; on_host < 2; on_host++) {
+        const struct gf_element_ops *ops = on_host ? gf_element_ops_best() : &gf_element_ops_cuda;
+        for (uint32_t i = 0; i < 4; i++)
+            ratio[i] = (struct gf_ratio){(gf_mem)(uintptr_t)(on_host ? &want[i] : &ratios[i]),
+                                         (gf_mem)(uintptr_t)&squares[i % 2],
+                                         (gf_mem)(uintptr_t)&squares[i / 2],
+                                         1,
+                                         0.5f,
+                                         0.25f,
+                                         0};
+        assert_int_equal(ops->ratio(simt_gpu_queue(1), ratio, 4), GF_OK);
+    }
+    assert_memory_equal(ratios, want, sizeof want);
+    assert_true((ratios[0] == 1) && (ratios[1] == 1) && (ratios[2] == 1) && (ratios[3] == 0.4f));
+}
+
+/* More of them than a block has threads: a tensor of millions of elements. Whole numbers, so that
+ * the order does not matter. */
+TEST(test_runs_of_a_large_range_are_all_added)
+{
+    enum { RUNS = 3 * GF_KERNEL_LANES + 5 };
+    static float runs[RUNS];
+    static float squares[2] = {1.0f, 2.0f};
+    struct gf_norm_args norm = {.runs = (uint64_t)(uintptr_t)runs, .count = 2, .run_count = RUNS};
+    void *list[] = {&norm};
+    float want = 0;
+    for (uint32_t r = 0; r < RUNS; r++) runs[r] = (float)(r + 1);
+    for (uint32_t r = 3; r < RUNS; r++) want += runs[r];
+    for (uint32_t i = 0; i < 2; i++)
+        norm.ranges[i].of.square_f32 = (uint64_t)(uintptr_t)&squares[i];
+    norm.ranges[1].first_run = 3;
+    if (gf_simt_launch("gf_kernel_norm_end", 2, GF_KERNEL_LANES, 0, list) != 0)
+        fail_msg("%s", gf_simt_error());
+    assert_true((squares[0] == 1 + 1 + 2 + 3) && (squares[1] == 2 + want));
+}
+
 /* ---- the emulator sees mistakes: no other row here could fail by one ---- */
 
 enum { MISTAKE_SHARED, MISTAKE_BLOCKS, MISTAKE_ATOMIC, MISTAKE_BARRIER, MISTAKE_SHUFFLE };

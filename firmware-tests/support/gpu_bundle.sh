@@ -37,4 +37,4 @@ for program in "$to"/bin/*; do
 done
 kib=$(du -sk --apparent-size "$to" | cut -f 1)
 [ "$kib" -le $((limit_mib << 10)) ] || fail "it has $kib KiB, allowed are $limit_mib MiB"
-echo "$to: $((kib >> 10)) of $limit_mib MiB, glibc $glibc: copy the folder to a GPU's box and start run.sh in it"
+echo "$to: $((kib >> 10)) of $limit_mib MiB, glibc $glibc: on a GPU's box start ./run.sh 1, 2, 3 and 4 in that folder"
