@@ -128,7 +128,7 @@ TEST(one_that_goes_away_ends_no_join)
         if (comes)
             right_one_comes();
         else
-            nobody_comes(GF_ERR_PEER, "a process that proved nothing: rank 2 died");
+            nobody_comes(GF_ERR_PEER, "a process that proved nothing: rank 2 lost its");
     }
 }
 
