@@ -1,5 +1,5 @@
-/* Sleeping on flags in memory that ranks share, and its pages (link.h). A program without direct links none of
- * this. */
+/* Sleeping on flags in memory that ranks share, and its pages (link.h). A program without direct
+ * links none of this. */
 #include <linux/futex.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>

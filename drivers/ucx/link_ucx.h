@@ -52,8 +52,8 @@ struct gf_ucx {
     /* of its opening: a transport or device that UCX lacks, a setting that it has not */
     char complaint[GF_TEXT_MAX];
     ucp_context_h context; /* NULL, as the worker: no network is open */
-    ucp_mem_h region;      /* the exchange region; NULL: not registered */
-    ucp_mem_h registered;  /* the device's arena; NULL: none is */
+    ucp_mem_h region;      /* the exchange region, registered; NULL: it is not */
+    ucp_mem_h arena;       /* the device's, likewise */
     ucp_worker_h worker;
     int wakes_fd;                      /* an epoll descriptor of the worker's and the node's; -1 */
     struct gf_req *under_way, *oldest; /* a list, and its end */
@@ -76,9 +76,12 @@ __attribute__((format(printf, 6, 7))) gf_status gf_ucx_fault(struct gf_ucx *ucx,
 /* Takes the request off the list and gives it its answer. */
 void gf_ucx_req_end(struct gf_req *req, gf_status answer);
 
+/* *memory_out: NULL where UCX cannot. */
+ucs_status_t gf_ucx_register(struct gf_ucx *ucx, void *address, size_t bytes,
+                             ucs_memory_type_t type, ucp_mem_h *memory_out);
+
 bool gf_ucx_may_reach_device(const struct gf_link_setup *setup);
 void gf_ucx_device_types(struct gf_ucx *ucx, uint64_t memory_types); /* of its context */
-void gf_ucx_device_unregister(struct gf_ucx *ucx);                   /* before that ends */
 gf_status gf_ucx_device_enter(struct gf_ucx *ucx);
 void gf_ucx_device_leave(struct gf_ucx *ucx);
 ucs_memory_type_t gf_ucx_memory_type(const struct gf_ucx *ucx, gf_mem data);

@@ -23,16 +23,10 @@ bool gf_ucx_may_reach_device(const struct gf_link_setup *setup)
 
 static bool is_registered(struct gf_ucx *ucx)
 {
-    const ucp_mem_map_params_t params = {
-        .field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH |
-                      UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE,
-        .address = (void *)(uintptr_t)ucx->setup.device,
-        .length = ucx->setup.device_bytes,
-        .memory_type = UCS_MEMORY_TYPE_CUDA,
-    };
-    ucs_status_t status = ucp_mem_map(ucx->context, &params, &ucx->registered);
+    ucs_status_t status =
+        gf_ucx_register(ucx, (void *)(uintptr_t)ucx->setup.device, ucx->setup.device_bytes,
+                        UCS_MEMORY_TYPE_CUDA, &ucx->arena);
     if (status == UCS_OK) return true;
-    ucx->registered = NULL;
     gf_log_line(
         &ucx->setup.log, GF_LOG_WARN,
         "link: transports %s: UCX %s cannot register %zu bytes of device memory (%s): it goes "
@@ -40,12 +34,6 @@ static bool is_registered(struct gf_ucx *ucx)
         ucx->setup.transports, ucp_get_version_string(), (size_t)ucx->setup.device_bytes,
         ucs_status_string(status));
     return false;
-}
-
-void gf_ucx_device_unregister(struct gf_ucx *ucx)
-{
-    if (ucx->registered != NULL) (void)ucp_mem_unmap(ucx->context, ucx->registered);
-    ucx->registered = NULL;
 }
 
 void gf_ucx_device_types(struct gf_ucx *ucx, uint64_t memory_types)

@@ -407,32 +407,40 @@ static gf_status wakes_take(struct gf_ucx *ucx)
 
 /* ---- the network ---- */
 
-/* The exchange region at once, as an adapter knows it: what it cannot pin is said at open and not
- * in a step, and no message waits for a registration. */
-static gf_status region_register(struct gf_ucx *ucx)
+ucs_status_t gf_ucx_register(struct gf_ucx *ucx, void *address, size_t bytes,
+                             ucs_memory_type_t type, ucp_mem_h *memory_out)
 {
     const ucp_mem_map_params_t params = {
         .field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH |
                       UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE,
-        .address = ucx->link.region,
-        .length = ucx->link.region_bytes,
-        .memory_type = UCS_MEMORY_TYPE_HOST,
+        .address = address,
+        .length = bytes,
+        .memory_type = type,
     };
+    ucs_status_t status = ucp_mem_map(ucx->context, &params, memory_out);
+    if (status != UCS_OK) *memory_out = NULL;
+    return status;
+}
+
+static void unregister(struct gf_ucx *ucx, ucp_mem_h *memory)
+{
+    if (*memory != NULL) (void)ucp_mem_unmap(ucx->context, *memory);
+    *memory = NULL;
+}
+
+/* The exchange region at once, as an adapter knows it: what it cannot pin is said at open and not
+ * in a step, and no message waits for a registration. */
+static gf_status region_register(struct gf_ucx *ucx)
+{
     ucs_status_t status;
     if ((ucx->link.region == NULL) || (ucx->region != NULL)) return GF_OK;
-    status = ucp_mem_map(ucx->context, &params, &ucx->region);
+    status = gf_ucx_register(ucx, ucx->link.region, ucx->link.region_bytes, UCS_MEMORY_TYPE_HOST,
+                             &ucx->region);
     if (status == UCS_OK) return GF_OK;
-    ucx->region = NULL;
     return gf_ucx_fault(ucx, GF_ERR_SYSTEM, GF_RANK_NONE, "ucp_mem_map", status,
                         "devices \"%s\" cannot register the exchange region of %zu bytes (is "
                         "`ulimit -l` too low?)",
                         ucx->devices, ucx->link.region_bytes);
-}
-
-static void region_unregister(struct gf_ucx *ucx)
-{
-    if (ucx->region != NULL) (void)ucp_mem_unmap(ucx->context, ucx->region);
-    ucx->region = NULL;
 }
 
 /* The context, where there is none, and the worker. */
@@ -459,10 +467,10 @@ static void network_give(struct gf_ucx *ucx, bool flushes, bool context)
     wakes_give(ucx);
     worker_give(ucx, flushes);
     ucx->ending = context;
-    if (context || !ucx->link.region_stays) region_unregister(ucx);
+    if (context || !ucx->link.region_stays) unregister(ucx, &ucx->region);
     if (context && (ucx->context != NULL)) {
         (void)pthread_mutex_lock(&opens);
-        gf_ucx_device_unregister(ucx);
+        unregister(ucx, &ucx->arena);
         ucp_cleanup(ucx->context);
         (void)pthread_mutex_unlock(&opens);
     }
