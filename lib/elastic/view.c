@@ -154,31 +154,57 @@ void gf_view_ended(struct gf_members *members, const unsigned char *bits, uint32
     }
 }
 
-/* Who is cut knows it, and hands over as one that leaves. A rank that hears that it was silent lives: it
- * asks the others, and comes in again if they have gone on. A culprit that is only not reached may come,
- * too, and is of the quorum; others are tried before either. */
-static void exclude(struct gf_members *members, uint32_t culprit)
+/* ---- who is to go ---- */
+
+/* A rank that was silent lives, as it reads this: it asks the others, which are tried before it, and
+ * comes in again if they have gone on. One that is cut for another reason hands over as one that
+ * leaves does: it answers until the others have decided. */
+static void own_cut(struct gf_members *members)
+{
+    if (members->cut.was_silent)
+        members->table[members->member_id].passed_over = true;
+    else
+        members->view.is_cut = members->view.reason.leaves = true;
+}
+
+/* The coordinator has told all ranks the same. */
+static void cut_take(struct gf_members *members)
 {
     const struct members_cut *cut = &members->cut;
-    struct member *own = &members->table[members->member_id];
-    if (gf_view_joins(members)) return;
-    for (uint32_t i = 0; cut->told && (i < cut->count); i++) {
-        if (cut->ranks[i] != members->setup.rank)
-            gf_members_at(members, cut->ranks[i])->excluded = true;
-        else if (cut->was_silent)
-            own->passed_over = true;
+    for (uint32_t i = 0; i < cut->count; i++) {
+        if (cut->ranks[i] == members->setup.rank)
+            own_cut(members);
         else
-            members->view.is_cut = members->view.reason.leaves = true;
+            gf_members_at(members, cut->ranks[i])->excluded = true;
     }
-    if (cut->told || (culprit >= members->setup.world)) return;
+}
+
+/* Only its connection has ended, and no kernel says that the process has: it may come all the same. */
+static bool is_only_lost(const struct gf_members *members, const struct member *member)
+{
+    return member->lost && (member->end != GF_END_GONE) && (members->error.code == GF_ERR_PEER);
+}
+
+/* Nobody has told a cut, and this rank's error names a rank. One that may live is tried after the
+ * others, and counts if it answers; so does this rank where it reads that it was silent itself. */
+static void culprit_take(struct gf_members *members, uint32_t culprit)
+{
     struct member *member = gf_members_at(members, culprit);
-    bool lives =
-        member->lost && (member->end != GF_END_GONE) && (members->error.code == GF_ERR_PEER);
-    bool was_silent = (member == own) && (members->error.code == GF_ERR_TIMEOUT);
-    if (lives || was_silent)
+    bool was_silent = (culprit == members->setup.rank) && (members->error.code == GF_ERR_TIMEOUT);
+    if (was_silent || is_only_lost(members, member))
         member->passed_over = true;
     else
         member->excluded = true;
+}
+
+/* Ranks are those of an epoch: a process of none excludes nobody. */
+static void exclude(struct gf_members *members, uint32_t culprit)
+{
+    if (gf_view_joins(members)) return;
+    if (members->cut.told)
+        cut_take(members);
+    else if (culprit < members->setup.world)
+        culprit_take(members, culprit);
 }
 
 void gf_view_change(struct gf_members *members, uint64_t now_ns,
