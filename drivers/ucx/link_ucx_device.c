@@ -8,8 +8,9 @@
  *     the address is one of that arena
  * A registration stands as soon as one of UCX's memory domains gives one, which may be the one that
  * copies and not the card's (openucx/ucx issue 7989), and UCX 1.18.1 may register by dmabuf and not
- * use it (issue 10929): what is measured decides then (gf-perf). `gf-check --preflight` looks for
- * what a card needs.
+ * use it (issue 10929): what is measured decides then (gf-perf). 1.17 warns that it cannot set
+ * SYNC_MEMOPS for memory of cuMemCreate() (issue 9895), which only copies that block would need.
+ * `gf-check --preflight` looks for what a card needs.
  * The type is said with each message, for in a static link nothing hooks the allocations by which
  * UCX would find it. UCX copies in the CUDA context that is current on the calling thread, so the
  * device is entered around each call that may move something. Where no device memory is reached

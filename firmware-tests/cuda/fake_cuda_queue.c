@@ -279,21 +279,27 @@ void fake_run_clock(void)
     }
 }
 
+/* One of those that can run, each as likely; NULL: none can. */
+static struct CUstream_st *draw(void)
+{
+    struct CUstream_st *ready[STREAMS_MAX];
+    uint32_t count = 0;
+    for (uint32_t s = 0; s < STREAMS_MAX; s++)
+        if (can_run(&streams[s])) ready[count++] = &streams[s];
+    return (count > 0) ? ready[fake_random(count)] : NULL;
+}
+
 bool fake_run_one(void)
 {
-    static uint32_t preferred;
+    static struct CUstream_st *preferred = streams;
     static uint32_t turns;
-    uint32_t at;
     if (running) abort();
-    if (turns++ % PREFERRED_TURNS == 0) preferred = fake_random(STREAMS_MAX);
-    at = (fake_random(4) != 0) ? preferred : fake_random(STREAMS_MAX);
-    for (uint32_t i = 0; i < STREAMS_MAX; i++) {
-        struct CUstream_st *stream = &streams[(at + i) % STREAMS_MAX];
-        if (!can_run(stream)) continue;
-        turn(stream);
-        return true;
-    }
-    return false;
+    bool stays = (turns++ % PREFERRED_TURNS != 0) && (fake_random(4) != 0) && can_run(preferred);
+    struct CUstream_st *stream = stays ? preferred : draw();
+    if (stream == NULL) return false;
+    if (turns % PREFERRED_TURNS == 1) preferred = stream;
+    turn(stream);
+    return true;
 }
 
 /* At each call of the driver. Under even seeds (not eager) work waits until somebody asks for

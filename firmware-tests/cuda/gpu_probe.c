@@ -20,6 +20,7 @@ extern const struct gf_gpu_driver gf_gpu_cuda;
 #define TURNS 1000u
 #define WORK_BYTES (UINT64_C(64) << 20) /* in one pass over them */
 #define SMALL_ELEMS UINT64_C(256)
+#define TRIES 8u /* a queue is shared if a small kernel ends last in each of them */
 #define ENGINE_BYTES_MAX (UINT64_C(16) << 20)
 #define LOST_NS UINT64_C(10000000000) /* the other process is not heard of any more */
 
@@ -83,9 +84,9 @@ static struct gf_queue stream_at(uint32_t number)
     return (struct gf_queue){.gpu = gpu, .stream = gpu->streams[number % GF_STREAM_COUNT]};
 }
 
-/* A small kernel behind work of milliseconds in another stream: it ends after all of that only where
- * a kernel that waits for the one before it stands in front of it, in one queue. */
-static bool shared(uint32_t busy, uint32_t other)
+/* A small kernel behind work of milliseconds in another stream: it ends after all of that where a
+ * kernel that waits for the one before it stands in front of it, in one queue, and by chance. */
+static bool ends_after(uint32_t busy, uint32_t other)
 {
     struct gf_queue long_queue = stream_at(busy);
     struct gf_queue small_queue = stream_at(other);
@@ -104,6 +105,13 @@ static bool shared(uint32_t busy, uint32_t other)
     return after;
 }
 
+static bool shared(uint32_t busy, uint32_t other)
+{
+    for (uint32_t try = 0; try < TRIES; try++)
+        if (!ends_after(busy, other)) return false;
+    return true;
+}
+
 static void queues_find(void)
 {
     const uint32_t streams = context_count() * GF_STREAM_COUNT;
@@ -120,7 +128,7 @@ static void queues_find(void)
            context_count(), queues);
     for (uint32_t i = 0; i < streams; i++)
         printf("%s%u", (i % GF_STREAM_COUNT == 0) ? "  " : " ", queue_of[i]);
-    printf("\n");
+    printf("%s\n", gpu_program.is_fake ? " (no card: its turns are drawn)" : "");
     gpu_json_row("\"op\":\"queues\",\"streams\":%u,\"queues\":%u", streams, queues);
     contexts_close();
 }
