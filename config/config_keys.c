@@ -1,14 +1,7 @@
-/* Finding keys, and near misses of keys, groups and values. */
+/* Near misses of keys, groups and values. */
 #include "config/config_keys.h"
 
 #include <string.h>
-
-const struct gf_setting *gf_key_find(const char *key)
-{
-    for (uint32_t i = 0; i < gf_setting_count; i++)
-        if (strcmp(gf_settings[i].key, key) == 0) return &gf_settings[i];
-    return NULL;
-}
 
 bool gf_key_group(const char *name)
 {

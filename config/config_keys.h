@@ -6,7 +6,6 @@
 #include "config/config.h"
 #include "lib/settings/settings.h"
 
-const struct gf_setting *gf_key_find(const char *key);
 /* Is `name` the group of some key? */
 bool gf_key_group(const char *name);
 /* "; did you mean exchange.wire?" for a key, group or value like a known one, else what else helps,

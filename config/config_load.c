@@ -119,7 +119,7 @@ static gf_status key_load(const char *group, const config_setting_t *node, const
     const struct gf_setting *setting;
     const char *text = config_setting_get_string(node);
     (void)snprintf(key, sizeof key, "%s.%.100s", group, config_setting_name(node));
-    setting = gf_key_find(key);
+    setting = gf_setting_find(key);
     if (setting == NULL)
         return gf_source_refuse(error_out, origin, line, "unknown key %s%s", key,
                                 gf_key_hint(key, hint));
@@ -230,7 +230,7 @@ static gf_status key_set(struct gf_config *config, const char *key, const char *
 {
     char hint[GF_KEY_HINT_BYTES];
     char allowed[GF_SETTING_ALLOWED_BYTES];
-    const struct gf_setting *setting = gf_key_find(key);
+    const struct gf_setting *setting = gf_setting_find(key);
     if (setting == NULL)
         return gf_source_refuse(error_out, origin, 0, "unknown key %.100s%s", key,
                                 gf_key_hint(key, hint));

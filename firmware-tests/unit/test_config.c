@@ -120,7 +120,7 @@ static const struct {
 static const char *value_of(const char *key, const struct gf_config *config)
 {
     static char value[GF_SETTING_VALUE_BYTES];
-    return gf_setting_value(gf_key_find(key), config, value);
+    return gf_setting_value(gf_setting_find(key), config, value);
 }
 
 /* "group = {\n name = value;\n};" with the value in line 2. */
@@ -139,7 +139,7 @@ TEST(every_key_has_its_row_and_its_default)
     assert_int_equal(KEY_COUNT, gf_setting_count);
     assert_int_equal(load("# all defaults", &config), GF_OK); /* not even a line end */
     for (size_t i = 0; i < KEY_COUNT; i++) {
-        assert_non_null(gf_key_find(keys[i].key));
+        assert_non_null(gf_setting_find(keys[i].key));
         assert_string_equal(value_of(keys[i].key, &config), keys[i].fallback);
     }
 }

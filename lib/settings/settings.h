@@ -55,6 +55,7 @@ struct gf_setting {
 
 extern const struct gf_setting gf_settings[];
 extern const uint32_t gf_setting_count;
+const struct gf_setting *gf_setting_find(const char *key); /* NULL: there is none */
 extern const char *const gf_type_names[GF_TYPE_COUNT];
 
 /* Which of the settings whose default depends on device.driver are 0, a bit each; and these are 0

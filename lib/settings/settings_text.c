@@ -225,14 +225,19 @@ char *gf_setting_value(const struct gf_setting *setting, const struct gf_config 
     return text_out;
 }
 
+const struct gf_setting *gf_setting_find(const char *key)
+{
+    for (uint32_t i = 0; i < gf_setting_count; i++)
+        if (strcmp(gf_settings[i].key, key) == 0) return &gf_settings[i];
+    return NULL;
+}
+
 char *gf_setting_name(const char *key, uint64_t number, char *text_out)
 {
-    (void)snprintf(text_out, GF_SETTING_NAME_BYTES, "%llu", (unsigned long long)number);
-    for (uint32_t i = 0; i < gf_setting_count; i++) {
-        const struct gf_setting *setting = &gf_settings[i];
-        if ((setting->kind == GF_SETTING_NAME) && (number <= setting->high) &&
-            (strcmp(setting->key, key) == 0))
-            (void)snprintf(text_out, GF_SETTING_NAME_BYTES, "%s", setting->names[number]);
-    }
+    const struct gf_setting *setting = gf_setting_find(key);
+    if ((setting != NULL) && (setting->kind == GF_SETTING_NAME) && (number <= setting->high))
+        (void)snprintf(text_out, GF_SETTING_NAME_BYTES, "%s", setting->names[number]);
+    else
+        (void)snprintf(text_out, GF_SETTING_NAME_BYTES, "%llu", (unsigned long long)number);
     return text_out;
 }

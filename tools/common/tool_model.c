@@ -82,7 +82,7 @@ static gf_status flags_load(const struct tool_reader *reader, const config_setti
 static gf_status type_load(const struct tool_reader *reader, const config_setting_t *node,
                            void *struct_out)
 {
-    const struct gf_setting *wire = gf_key_find("exchange.wire"); /* the names of types */
+    const struct gf_setting *wire = gf_setting_find("exchange.wire"); /* the names of types */
     const char *type = config_setting_get_string(node);
     for (uint32_t i = 0; (type != NULL) && (i <= wire->high); i++)
         if (strcmp(type, wire->names[i]) == 0) {
