@@ -79,13 +79,6 @@ refused "an_address_in_use" "$(cat "$scratch/address").*in use.*another process 
     --set rendezvous.join_timeout=2s
 kill $holder; wait $holder 2>/dev/null
 
-# On one node neither is looked for, and rank 0 says so.
-for key in devices transports; do
-    "$run" -n 2 --merge $train --set link.$key=nosuch >/dev/null 2>"$scratch/out"
-    check "${key}_that_one_node_does_not_use_are_told_once" same 1 \
-        "$(grep -c "all ranks are on one node: link.$key = \"nosuch\" is not used" "$scratch/out")"
-done
-
 # ---- data sets ----
 train_on="$BUILD/gf-train --model linear --steps 20 --data"
 for what in cut magic missing; do

@@ -28,11 +28,12 @@ case_run() {
     check "$2" two "$1" "$3" "${5:-}"
     [ -z "$4" ] || check "$2, and_why" says "$4"
 }
-one_node() {
-    two 0 : "$small --set link.$1" && [ "$(grep -c "on one node: link.*\"$2\" is not used" "$scratch/log")" = 1 ]
-}
-check devices_of_one_node_are_said_to_be_unused one_node devices=eth9 eth9
-check and_transports one_node transports=rc rc
+check a_network_that_one_node_does_not_use_is_said_to_be_unused two 0 : \
+    "$small --set link.devices=eth9 --set link.transports=rc"
+for named in 'devices = "eth9"' 'transports = "rc"'; do
+    told="all ranks are on one node: link.$named is not used"
+    check "${named%% *}_are_named_once" same 1 "$(grep -c "$told" "$scratch/log")"
+done
 alone='shares no memory with ranks of this host'
 case_run 0 dev_shm_is_not_needed "mount -t tmpfs -o size=4k,ro tmpfs /dev/shm" ''
 check and_nobody_is_alone sh -c "! grep -q '$alone' '$scratch/log'"

@@ -65,15 +65,12 @@ static void neighbours_count(gf_context *gf)
 
 /* What names a network is not looked at on one node, so a wrong name would first be heard of on
  * several. */
-static void unused_tell(gf_context *gf)
+static void unused_tell(gf_context *gf, const char *key, const char *names)
 {
-    const char *devices = gf->config.link.devices;
-    const char *transports = gf->config.link.transports;
-    const char *name = (devices[0] != '\0') ? devices : transports;
-    if (gf->link->network || (gf->rank != 0) || (name[0] == '\0')) return;
+    if (gf->link->network || (gf->rank != 0) || (names[0] == '\0')) return;
     gf_log_line(&gf->log, GF_LOG_WARN,
                 "all ranks are on one node: link.%s = \"%s\" is not used, and was not looked for",
-                (name == devices) ? "devices" : "transports", name);
+                key, names);
 }
 
 /* Who comes in would be given nothing, and go on with weights of its own. */
@@ -121,7 +118,8 @@ static void opened(gf_context *gf)
     gf->observed.trace.written = gf->observed.trace.read = gf->observed.trace.next = 0;
     memset(gf->observed.late, 0, gf->world * sizeof *gf->observed.late);
     gf_opened_count(gf);
-    unused_tell(gf);
+    unused_tell(gf, "devices", gf->config.link.devices);
+    unused_tell(gf, "transports", gf->config.link.transports);
     unknown_weights_tell(gf);
     odd_tensors_tell(gf);
     gf_log_line(&gf->log, GF_LOG_INFO,
