@@ -37,7 +37,7 @@ struct states_limits {
     uint8_t members; /* the others are new */
     bool listed;     /* somebody names who has ended, and starts an id again only then */
     bool spare;      /* new processes may claim an id that another new process has or had */
-    uint8_t crashes, starts, cuts, changes, leaves;
+    uint8_t crashes, starts, cuts, changes, leaves, asks;
     uint8_t views, epochs; /* states beyond are not looked at further */
 };
 
@@ -73,6 +73,7 @@ typedef enum states_state {
     STATES_NONE = 0, /* no process, or none any more */
     STATES_JOINS,
     STATES_MEMBER,
+    STATES_ASKS, /* its deadline has passed: whose fault is it? */
     STATES_CHANGES,
     STATES_ENDS /* within a step: it has left, or cannot go on */
 } states_state;
@@ -84,8 +85,11 @@ struct states_proc {
     bool rejoins;
     states_state state;
     bool was_started, is_new, leaves;
-    bool gave_up; /* its change has failed, and it neither leaves nor was cut off by the others */
-    uint8_t told; /* ids that it was told have ended, a bit each */
+    /* Its change has failed, and it neither leaves nor was cut off by the others; one that was cut goes
+     * for its answer once more where its connection is lost, and not a third time. */
+    bool gave_up;
+    bool was_silent; /* the change under way, or its last one, began as it was cut for silence */
+    uint8_t told;    /* ids that it was told have ended, a bit each */
     uint64_t now_ns;
     uint64_t steps; /* of the state that it has in common with the others of its epoch */
     uint32_t incarnation;
@@ -102,8 +106,8 @@ struct states_proc {
 
 struct states_world {
     struct states_limits limits;
-    uint8_t crashes, starts, cuts, changes, leaves; /* used of the limits */
-    bool hasty;         /* a clock has gone on while something else could come */
+    uint8_t crashes, starts, cuts, changes, leaves, asks; /* used of the limits */
+    bool hasty;         /* a clock has gone on while something else could come first */
     uint16_t planned;   /* epochs that are to end, as their members know, a bit each */
     uint16_t decided;   /* numbers of epochs, a bit each */
     const char *broken; /* the first rule that does not hold */
@@ -160,6 +164,7 @@ typedef enum states_kind {
     STATES_CHANGE,  /* process a begins a change as planned */
     STATES_TICK,    /* process a's clock */
     STATES_LEAVE,   /* process a begins a change, and leaves */
+    STATES_ASK,     /* process a: whose fault it is that it waits */
     STATES_CRASH,   /* process a */
     STATES_START,   /* process a */
     STATES_CUT,     /* connection a */

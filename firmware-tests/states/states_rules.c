@@ -17,6 +17,7 @@
  *                          who knows
  *
  * And once nothing more goes wrong the newest epoch is in use; where a list is given, by all that live.
+ * Who was cut for its silence has not ended by itself where others have gone on.
  * Those of it that were enough to go on have not all ended by themselves. */
 #include "firmware-tests/states/states.h"
 
@@ -257,6 +258,7 @@ void states_rules_plan(uint32_t proc, const struct gf_members_plan *plan)
     bool is_new =
         gf_view_list_took(list, states_id(proc)) == states->procs[proc].members->incarnation;
     bool leads = (plan->rank == plan->lead);
+    if (list->epoch >= STATES_EPOCHS) return; /* a step may go one epoch further than the search */
     if ((plan->epoch != list->epoch) || (plan->rank != place_of(list, states_id(proc))) ||
         (plan->world != (uint32_t)__builtin_popcount(list->bits[0])))
         broken("all are told the same of an epoch");
@@ -297,9 +299,14 @@ void states_rules_step(void)
     }
 }
 
+/* Without a list a process that was started while the one before it lives may end others. */
+static bool starts_are_known(void)
+{
+    return states->limits.listed || (states->starts == 0);
+}
+
 /* All that were of the newest epoch, and that nobody has killed, have ended by themselves, though they
- * were enough to go on and no deadline has passed before its time. Without a list a process that was
- * started while the one before it lives may end a job. */
+ * were enough to go on and no deadline has passed before its time. */
 static void somebody_check(void)
 {
     uint32_t newest = 0;
@@ -316,8 +323,21 @@ static void somebody_check(void)
     if (states->hasty || (newest == 0) || ((states->decided >> (newest + 1)) != 0)) return;
     for (uint32_t proc = 0; proc < STATES_PROCS; proc++)
         if (((enough >> proc) & 1u) != 0 && states_lives(proc)) return;
-    if ((states->limits.listed || (states->starts == 0)) && is_majority(list, enough))
-        broken("who lives goes on");
+    if (starts_are_known() && is_majority(list, enough)) broken("who lives goes on");
+}
+
+/* One that was cut for its silence has heard of that, so it lives. It asks those of the epoch that it
+ * knows; where none of them has gone on it ends, as any other. */
+static void silent_check(void)
+{
+    for (uint32_t proc = 0; proc < STATES_PROCS; proc++) {
+        const struct states_proc *self = &states->procs[proc];
+        if (!self->gave_up || !self->was_silent || !starts_are_known()) continue;
+        for (uint32_t other = 0; other < STATES_PROCS; other++)
+            if ((states->procs[other].epoch > self->epoch) && is_in_use(other) &&
+                (states->procs[other].begun[self->epoch] == self->begun[self->epoch]))
+                broken("who was silent comes in again");
+    }
 }
 
 /* A process that was left out may wait until its caller's deadline, and let others wait for it. */
@@ -326,6 +346,7 @@ void states_rules_end(void)
     uint32_t newest = 0;
     bool is_left_out = false;
     somebody_check();
+    silent_check();
     for (uint32_t proc = 0; proc < STATES_PROCS; proc++)
         if (states_lives(proc) && (states->procs[proc].epoch > newest))
             newest = states->procs[proc].epoch;

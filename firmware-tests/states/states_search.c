@@ -12,8 +12,9 @@
 #define VISITED_BITS 24u
 #define WALK_MAX 400u
 
-#define GOES_WRONG \
-    .crashes = 3, .starts = 3, .cuts = 2, .changes = 2, .leaves = 1, .views = 12, .epochs = 6
+#define GOES_WRONG                                                                           \
+    .crashes = 3, .starts = 3, .cuts = 2, .changes = 2, .leaves = 1, .asks = 1, .views = 12, \
+    .epochs = 6
 const struct states_limits states_jobs[] = {
     {.ids = 3, .members = 3, .listed = true, GOES_WRONG},
     {.ids = 3, .members = 3, GOES_WRONG},
@@ -258,6 +259,7 @@ static struct states_limits limits_draw(uint64_t *seed)
                                    .cuts = (uint8_t)draw(seed, 4),
                                    .changes = (uint8_t)draw(seed, 4),
                                    .leaves = (uint8_t)(draw(seed, 4) / 2),
+                                   .asks = (uint8_t)draw(seed, 3),
                                    .views = STATES_VIEWS - 1,
                                    .epochs = STATES_EPOCHS - 1};
     limits.members = (uint8_t)(1 + draw(seed, limits.ids));

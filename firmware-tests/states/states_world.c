@@ -60,6 +60,15 @@ static struct gf_members_progress progress_of(const struct states_proc *self)
         .steps = joins ? 0 : self->steps + 1 - behind, .applied = 1, .partial = joins ? 1 : 0};
 }
 
+static bool is_cut_for_silence(const struct gf_members *members)
+{
+    const struct members_cut *cut = &members->cut;
+    bool is_cut = false;
+    for (uint32_t i = 0; i < cut->count; i++)
+        is_cut = is_cut || (cut->ranks[i] == members->setup.rank);
+    return cut->told && cut->was_silent && is_cut;
+}
+
 static void change_begin(uint32_t proc, bool planned)
 {
     struct states_proc *self = &states->procs[proc];
@@ -74,6 +83,7 @@ static void change_begin(uint32_t proc, bool planned)
                                              .silent_ns = STATES_WAIT_NS,
                                              .away_ns = STATES_WAIT_NS};
     self->state = STATES_CHANGES;
+    self->was_silent = names && is_cut_for_silence(members);
     gf_view_change(members, self->now_ns, &reason);
 }
 
@@ -108,8 +118,9 @@ static void change_poll(uint32_t proc)
         if (strstr(gf_members_error(self->members)->text, VIEW_BROKEN) != NULL)
             states->broken = VIEW_BROKEN;
         self->state = STATES_ENDS;
-        self->gave_up =
-            (status < 0) && !self->leaves && !self->members->table[states_id(proc)].excluded;
+        self->gave_up = (status < 0) && !self->leaves &&
+                        !self->members->table[states_id(proc)].excluded &&
+                        (!self->members->view.is_cut || (states->cuts < 2));
         return;
     }
     self->state = STATES_JOINS;
@@ -118,11 +129,24 @@ static void change_poll(uint32_t proc)
     gf_view_epoch_join(self->members, ENDPOINT, sizeof ENDPOINT, self->now_ns);
 }
 
+/* For whom it waits is not said: so who does not answer is cut for its silence, else whoever asked. */
+static gf_status ask_poll(struct states_proc *self)
+{
+    const struct gf_error seen = {
+        .code = GF_ERR_TIMEOUT, .peer = GF_RANK_NONE, .tensor = GF_TENSOR_NONE};
+    struct gf_error error;
+    return gf_members_attribute(self->members, self->now_ns, &seen, &error);
+}
+
 static void proc_poll(uint32_t proc)
 {
     struct states_proc *self = &states->procs[proc];
     if (self->state == STATES_CHANGES) {
         change_poll(proc);
+        return;
+    }
+    if (self->state == STATES_ASKS) {
+        if (ask_poll(self) == GF_OK) change_begin(proc, false);
         return;
     }
     gf_status status = gf_members_poll(self->members, self->now_ns);
@@ -171,6 +195,10 @@ static uint64_t deadline_of(const struct states_proc *self)
             return members->connected_ns + STATES_WAIT_NS + 2 * MEMBERS_GRACE_NS;
         return (view->epoch.epoch != 0) ? members->opened_ns + STATES_WAIT_NS : 0;
     }
+    if (members->inquiring && !members_over(members)) return members->inquiry_ns + STATES_WAIT_NS;
+    if (self->state == STATES_ASKS)
+        return (members->inquiry_ns == 0) ? members->asked_ns + STATES_WAIT_NS
+                                          : members->inquiry_ns + 4 * STATES_WAIT_NS;
     if (self->state != STATES_CHANGES) return 0;
     switch (view->state) {
     case VIEW_SEEK:
@@ -256,8 +284,51 @@ static void processes_add(struct choices *choices)
         if ((self->state == STATES_MEMBER) && is_planned(self) && step_ends(self))
             add(choices, STATES_CHANGE, proc, 0, false);
     }
-    for (uint32_t proc = 0; proc < STATES_PROCS; proc++)
-        if (may_tick(proc)) add(choices, STATES_TICK, proc, 0, false);
+}
+
+/* A coordinator that collects says so, which is in no schedule: who is connected to it waits for longer
+ * than it does, unless it is stopped. */
+static bool is_collecting(uint32_t proc)
+{
+    const struct members_view *view = &states->procs[proc].members->view;
+    return (states->procs[proc].state == STATES_CHANGES) &&
+           ((view->state == VIEW_COLLECT) || (view->state == VIEW_PROPOSED));
+}
+
+static bool hears_of_it(uint32_t proc)
+{
+    bool hears = false;
+    for (uint32_t i = 0; i < STATES_CONNS; i++) {
+        const struct states_conn *conn = &states->conns[i];
+        bool stands = conn->used && (conn->dialler == proc) && !conn->pipe[0].closed &&
+                      !conn->pipe[1].closed && states_lives(conn->acceptor);
+        hears = hears || (stands && is_collecting(conn->acceptor));
+    }
+    return hears;
+}
+
+/* Who comes to its deadline first goes on first. */
+static bool is_before(uint32_t proc, uint32_t other)
+{
+    bool hears = hears_of_it(proc);
+    if (hears != hears_of_it(other)) return !hears;
+    return deadline_of(&states->procs[proc]) < deadline_of(&states->procs[other]);
+}
+
+static void clocks_add(struct choices *choices)
+{
+    uint32_t first = choices->count;
+    for (uint32_t proc = 0; proc < STATES_PROCS; proc++) {
+        if (!may_tick(proc)) continue;
+        add(choices, STATES_TICK, proc, 0, false);
+        for (uint32_t i = choices->count - 1; i > first; i--) {
+            struct states_choice *at = &choices->at[i];
+            const struct states_choice later = at[-1];
+            if (!is_before(at->a, later.a)) break;
+            at[-1] = at[0];
+            at[0] = later;
+        }
+    }
 }
 
 static void faults_add(struct choices *choices)
@@ -283,6 +354,9 @@ static void faults_add(struct choices *choices)
         if ((self->state == STATES_MEMBER) && (self->members->setup.world > 1) &&
             (states->leaves < limits->leaves))
             add(choices, STATES_LEAVE, proc, 0, true);
+        if ((self->state == STATES_MEMBER) && (self->members->setup.world > 1) &&
+            (states->asks < limits->asks))
+            add(choices, STATES_ASK, proc, 0, true);
         if ((id < limits->ids) && !self->was_started && is_next &&
             (states->starts < limits->starts) && !(limits->listed && id_runs(id)))
             add(choices, STATES_START, proc, 0, true);
@@ -294,17 +368,19 @@ uint32_t states_choices(struct states_choice *choices_out)
     struct choices choices = {choices_out, 0};
     network_add(&choices);
     processes_add(&choices);
+    clocks_add(&choices);
     faults_add(&choices);
     return choices.count;
 }
 
 /* ---- a step ---- */
 
-/* Could anything come but that time passes? */
-static bool is_hasty(void)
+/* Could anything come but that time passes, or another clock come to its deadline before? */
+static bool is_hasty(uint32_t proc)
 {
     struct states_choice choices[STATES_CHOICES];
-    return (states_choices(choices) > 0) && (choices[0].kind != STATES_TICK);
+    return (states_choices(choices) > 0) &&
+           ((choices[0].kind != STATES_TICK) || (choices[0].a != proc));
 }
 
 static uint32_t reader_of(const struct states_choice *choice)
@@ -347,8 +423,12 @@ void states_step(const struct states_choice *choice)
         change_begin(proc, true);
         break;
     case STATES_TICK:
-        states->hasty = states->hasty || is_hasty();
+        states->hasty = states->hasty || is_hasty(proc);
         self->now_ns = deadline_of(self);
+        break;
+    case STATES_ASK:
+        states->asks++;
+        self->state = STATES_ASKS;
         break;
     case STATES_CRASH:
         states->crashes++;
@@ -478,12 +558,12 @@ static uint64_t view_hash(uint64_t hash, const struct members_view *view)
         mix(hash, (uint64_t)view->state | ((uint64_t)view->view << 8) |
                       ((uint64_t)view->accepted_view << 24) | ((uint64_t)view->asked_view << 40));
     hash = mix(hash, view->coordinator | ((uint64_t)view->sought << 32));
-    hash = mix(hash, view->asked_epoch | ((uint64_t)view->gone_on.epoch << 16) |
-                         ((uint64_t)view->rejoins << 36) | ((uint64_t)(view->rounds % 3) << 40) |
-                         ((uint64_t)(view->rounds > 0) << 42) |
-                         ((uint64_t)view->reason.planned << 32) |
-                         ((uint64_t)view->reason.leaves << 33) |
-                         ((uint64_t)view->noted.told << 34) | ((uint64_t)view->led.told << 35));
+    hash = mix(hash,
+               view->asked_epoch | ((uint64_t)view->gone_on.epoch << 16) |
+                   ((uint64_t)view->rejoins << 36) | ((uint64_t)view->is_cut << 37) |
+                   ((uint64_t)(view->rounds % 3) << 40) | ((uint64_t)(view->rounds > 0) << 42) |
+                   ((uint64_t)view->reason.planned << 32) | ((uint64_t)view->reason.leaves << 33) |
+                   ((uint64_t)view->noted.told << 34) | ((uint64_t)view->led.told << 35));
     hash = mix(hash, view->noted.ended[0] | ((uint64_t)view->noted.waiting[0] << 8) |
                          ((uint64_t)view->led.ended[0] << 16) |
                          ((uint64_t)view->led.waiting[0] << 24) | ((uint64_t)view->used[0] << 32));
@@ -511,13 +591,29 @@ static uint64_t member_hash(uint64_t hash, const struct member *member)
                          ((uint64_t)member->said.endpoint_have << 48));
 }
 
+/* At most one in an epoch; a cut has one rank. */
+static uint64_t inquiry_hash(uint64_t hash, const struct gf_members *members)
+{
+    const struct members_cut *cut = &members->cut;
+    uint64_t answered = 0;
+    for (uint32_t id = 0; id < states->limits.ids; id++)
+        answered |= (uint64_t)members->table[id].said.answered << (8 * id);
+    hash = mix(hash, answered | ((uint64_t)members->inquiry << 32) |
+                         ((uint64_t)members->inquiring << 40) | ((uint64_t)members->asked << 41) |
+                         ((uint64_t)(members->inquiry_ns != 0) << 42) |
+                         ((uint64_t)(uint8_t)members->seen_by << 48));
+    return mix(hash, (uint64_t)cut->told | ((uint64_t)cut->was_silent << 1) |
+                         ((uint64_t)cut->count << 2) | ((uint64_t)cut->ranks[0] << 8));
+}
+
 static uint64_t proc_hash(uint64_t hash, const struct states_proc *self)
 {
     const struct gf_members *members = self->members;
     uint64_t deadline_ns = deadline_of(self);
     hash = mix(hash, (uint64_t)self->state | ((uint64_t)self->coordinator << 8) |
                          ((uint64_t)self->dials << 16) | ((uint64_t)self->rejoins << 24) |
-                         ((uint64_t)self->leaves << 25) | ((uint64_t)self->told << 32) |
+                         ((uint64_t)self->leaves << 25) | ((uint64_t)self->was_silent << 26) |
+                         ((uint64_t)self->told << 32) |
                          ((uint64_t)(deadline_ns > self->now_ns) << 40));
     hash = mix(hash,
                (uint64_t)members->state | ((uint64_t)members->was_member << 8) |
@@ -528,6 +624,7 @@ static uint64_t proc_hash(uint64_t hash, const struct states_proc *self)
     hash = mix(hash, (uint64_t)(uint32_t)members->error.code |
                          ((uint64_t)(members->tell.peer & 0xff) << 32));
     hash = view_hash(hash, &members->view);
+    hash = inquiry_hash(hash, members);
     for (uint32_t id = 0; id < states->limits.ids; id++)
         hash = member_hash(hash, &members->table[id]);
     for (uint32_t epoch = 0; epoch < STATES_EPOCHS; epoch++) hash = mix(hash, self->begun[epoch]);
@@ -537,15 +634,23 @@ static uint64_t proc_hash(uint64_t hash, const struct states_proc *self)
                          ((uint64_t)self->noted.outside << 48));
 }
 
-/* Of a frame with a text what goes before that; of the others all. */
+/* Of a frame with a text what goes before that, and the cut behind it; of one that says where a rank
+ * is the inquiry; of the others all. */
 static uint64_t frame_hash(uint64_t hash, const struct states_frame *frame)
 {
     uint32_t kind = frame->kind & ((1u << MEMBERS_KIND_BITS) - 1u);
-    bool has_text = (kind == MEMBERS_ERROR) || (kind == MEMBERS_GIVES_UP) ||
-                    (kind == MEMBERS_COMMIT) || (kind == MEMBERS_JOIN);
+    bool has_text = (kind == MEMBERS_ERROR) || (kind == MEMBERS_GIVES_UP);
     uint32_t bytes = frame->size_bytes;
     hash = mix(hash, frame->kind | ((uint64_t)bytes << 32));
-    if (has_text && (kind != MEMBERS_COMMIT) && (kind != MEMBERS_JOIN)) bytes = 8;
+    if (has_text || (kind == MEMBERS_POSITION)) bytes = 8;
+    if (kind == MEMBERS_ERROR) {
+        uint64_t
+            cut; /* a count of four bytes and a rank of two; zeroes of the text where there is none */
+        memcpy(&cut, frame->payload + frame->size_bytes - sizeof cut, sizeof cut);
+        hash = mix(hash, cut);
+        memcpy(&cut, frame->payload + frame->size_bytes - 10, sizeof cut);
+        hash = mix(hash, cut);
+    }
     for (uint32_t at = 0; at < bytes; at += 8) {
         uint64_t word = 0;
         memcpy(&word, frame->payload + at, (bytes - at < 8) ? bytes - at : 8);
@@ -574,7 +679,7 @@ uint64_t states_hash(void)
     uint64_t hash =
         mix(0, states->crashes | ((uint64_t)states->starts << 8) | ((uint64_t)states->cuts << 16) |
                    ((uint64_t)states->changes << 24) | ((uint64_t)states->leaves << 32) |
-                   ((uint64_t)states->planned << 40));
+                   ((uint64_t)states->planned << 40) | ((uint64_t)states->asks << 56));
     hash = mix(hash, states->decided | ((uint64_t)states->hasty << 32));
     for (uint32_t proc = 0; proc < STATES_PROCS; proc++) {
         hash = mix(hash, states->procs[proc].was_started);
@@ -603,7 +708,7 @@ void states_text(const struct states_choice *choice, char text_out[STATES_TEXT_B
 {
     static const char *const kinds[STATES_KINDS] = {"deliver", "lose",   "connect", "refuse",
                                                     "tell",    "change", "tick",    "leave",
-                                                    "crash",   "start",  "cut"};
+                                                    "ask",     "crash",  "start",   "cut"};
     const struct states_conn *conn = &states->conns[choice->a % STATES_CONNS];
     char a[4];
     char b[4];

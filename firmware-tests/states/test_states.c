@@ -88,8 +88,9 @@ TEST(no_random_schedule_breaks_a_rule)
 
 /* ---- what was found ---- */
 
-#define ANY \
-    .crashes = 9, .starts = 9, .cuts = 9, .changes = 9, .leaves = 9, .views = 31, .epochs = 8
+#define ANY                                                                                  \
+    .crashes = 9, .starts = 9, .cuts = 9, .changes = 9, .leaves = 9, .asks = 9, .views = 31, \
+    .epochs = 8
 
 static const struct {
     const char *name;
@@ -133,6 +134,11 @@ static const struct {
       "tick 3a",       "tick 3a",       "tick 3a",       "tick 3a",       "tick 3a",
       "connect 0a>3a", "deliver 0a>3a", "deliver 3a>0a", "deliver 0a>3a", "deliver 3a>0a",
       "deliver 0a>3a", "deliver 3a>0a", "deliver 0a>3a", "deliver 3a>0a", "connect 3a>0a"}},
+    /* 2 is cut, loses its connection, and 1 is dead: 0 is too few without what 2 promised */
+    {"a rank that is cut goes for its answer once more where its connection was lost",
+     {.ids = 3, .members = 3, ANY},
+     {"ask 2a", "deliver 2a>0a", "deliver 0a>1a", "deliver 1a>0a", "deliver 0a>2a", "deliver 2a>0a",
+      "cut 2a>0a", "crash 1a"}},
     /* 1a commits what 0 had proposed: that takes in 1b, which was started while 1a lives */
     {"who leads commits a proposal that takes in another process of its id, and is not of it",
      {.ids = 3, .members = 3, ANY},
@@ -151,6 +157,16 @@ TEST(schedules_that_broke_a_rule_break_none)
         const char *broken = states_replay(&rows[i].limits, rows[i].steps);
         if (broken != NULL) fail_msg("%s: %s", rows[i].name, broken);
     }
+}
+
+/* 1 says nothing when 0 asks, and hears of that: it is of the epoch after the one without it. */
+TEST(who_was_silent_comes_in_again)
+{
+    static const char *const steps[] = {"ask 0a", "tick 0a", NULL};
+    const struct states_limits limits = {.ids = 2, .members = 2, .listed = true, ANY};
+    assert_null(states_replay(&limits, steps));
+    assert_int_equal(states->procs[STATES_LIVES].state, STATES_MEMBER);
+    assert_int_equal(states->procs[STATES_LIVES].epoch, 3);
 }
 
 TEST(a_kept_schedule_with_a_step_that_cannot_be_taken_fails)

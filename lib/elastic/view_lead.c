@@ -115,11 +115,13 @@ bool gf_view_host_is_silent(const struct gf_members *members, uint32_t id)
 }
 
 /* When a member is tried as coordinator: those whose host was silent, and those that were silent
- * themselves, behind all others. It is the same for a rank itself, so that all try the same one. */
+ * themselves, behind all others. It is the same for a rank itself, so that all try the same one. A rank
+ * that is cut ends when its own turn comes: it tries each of the others before, those once more. */
 typedef enum candidate_turn {
     TURN_FIRST = 0,
     TURN_HOST_SILENT,
     TURN_PASSED_OVER,
+    TURN_OWN_CUT,
     TURN_NEVER
 } candidate_turn;
 
@@ -134,7 +136,9 @@ static candidate_turn turn_of(const struct gf_members *members, uint32_t id)
     bool is_own = (id == members->member_id);
     if (!is_own && is_out) return TURN_NEVER;
     if (seeks) return TURN_FIRST;
-    if (member->passed_over || (is_own && view->is_cut)) return TURN_PASSED_OVER;
+    if (is_own && view->is_cut) return TURN_OWN_CUT;
+    if (member->passed_over)
+        return (view->is_cut && member->sought) ? TURN_NEVER : TURN_PASSED_OVER;
     return gf_view_host_is_silent(members, id) ? TURN_HOST_SILENT : TURN_FIRST;
 }
 
@@ -195,6 +199,7 @@ void gf_view_next(struct gf_members *members)
         view->view = view_find(members, &id);
         if (id == members->member_id) break;
         gf_status status = gf_view_turn(members, id);
+        if (view->is_cut) members->table[id].sought = members->table[id].passed_over;
         if (status >= 0) {
             reports_forget(members);
             gf_view_enter(members, VIEW_SEEK);
