@@ -491,6 +491,32 @@ TEST(who_is_cut_answers_until_the_others_have_decided)
     }
 }
 
+/* ---- a rank that was stopped, and goes on ---- */
+
+/* It hears that the others went on by the connection that it has with rank 0, and asks to come in on the
+ * same: it is of the very next epoch. */
+TEST(who_was_stopped_comes_in_by_the_connection_that_it_has)
+{
+    for (uint32_t stopped = 1; stopped < 3; stopped++) {
+        views_open(3, false);
+        views_stop(stopped, true);
+        views_fail(stopped);
+        views_until(views_done, 60 * SECOND);
+        assert_int_equal(views_epoch(0), 1);
+        views_stop(stopped, false);
+        views_for(SECOND / 10);
+        assert_true(views_left_out(stopped));
+        assert_int_equal(gf_members_waiting(views.ranks[0].members), 1);
+        views_change(views_members(0));
+        views_until(views_run, SECOND);
+        for (uint32_t rank = 0; rank < 3; rank++) {
+            assert_int_equal(views_epoch(rank), 2);
+            assert_int_equal(views_members(rank), 7);
+        }
+        views_close();
+    }
+}
+
 /* ---- a candidate whose kernel takes connections, and which says nothing ---- */
 
 /* Those that are a quorum without it wait a second for its word, and half a second more. It comes in
