@@ -1,11 +1,13 @@
-# From `gf-check --keys` to the list of keys in gradientflow.cfg.5.
+# From `gf-check --keys` and `gf-plan --keys` to the lists of keys in pages of section 5.
 BEGIN { FS = " [|] " }
 NR > 2 {
     key = $1; sub(/^[|] /, "", key); gsub(/`/, "", key); gsub(/`/, "", $3)
     meaning = $5; sub(/ [|]$/, "", meaning)
     same = sub(/ \(the same on all ranks\)$/, "", meaning)
     print ".It Cm " key " Pq " $2
-    print meaning (same ? "; the same on all ranks." : ".")
-    print "Default: " $3 "."
+    print toupper(substr(meaning, 1, 1)) substr(meaning, 2) "."
+    if (same) print "The same on all ranks."
+    if ($3 == "required") print "It must be there."
+    else if ($3 != "left out") print "Default: " $3 "."
     print "Allowed: " $4 "."
 }

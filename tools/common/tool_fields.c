@@ -191,7 +191,6 @@ void tool_fields_table(const struct tool_field *fields, const char *prefix, FILE
     char allowed[ALLOWED_BYTES];
     for (const struct tool_field *field = fields; field->key != NULL; field++)
         (void)fprintf(out, "| `%s%s` | %s | %s | %s | %s |\n", prefix, field->key,
-                      kinds[field->kind],
-                      field->needed ? "none, it must be there" : "none, it may be left out",
+                      kinds[field->kind], field->needed ? "required" : "left out",
                       allowed_of(field, allowed), field->help);
 }
