@@ -115,7 +115,10 @@ static bool is_found(const struct gf_members *members)
 {
     uint32_t peer = members->seen.peer;
     if (members->now_ns - members->inquiry_ns < ANSWERS_NS) return false;
-    if (members->seen.code == GF_ERR_TIMEOUT) return gf_members_find(members).cause == MEMBERS_EDGE;
+    if (members->seen.code == GF_ERR_TIMEOUT) {
+        const struct members_finding found = gf_members_find(members);
+        return (found.cause == MEMBERS_EDGE) && !gf_members_may_send(members, found.from);
+    }
     return (peer < members->setup.world) && !gf_members_is_silent(members, peer);
 }
 

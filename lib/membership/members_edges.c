@@ -251,6 +251,15 @@ static void edges_cover(struct edges *edges, struct members_finding *found)
     found->cut = cut;
 }
 
+bool gf_members_may_send(const struct gf_members *members, uint32_t rank)
+{
+    const struct gf_waits *waits = waits_of(members, rank);
+    for (uint32_t i = 0; i < waits->count; i++)
+        if ((waits->rows[i].to != GF_RANK_NONE) && !has_said(members, waits->rows[i].to))
+            return true;
+    return false;
+}
+
 /* ---- all together ---- */
 
 static void row_look(const struct gf_members *members, uint32_t rank, const struct gf_wait *row,

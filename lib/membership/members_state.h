@@ -382,6 +382,9 @@ struct members_finding {
 };
 /* It has closed its context: it does nothing more of what others wait for. */
 bool gf_members_has_left(const struct gf_members *members, uint32_t rank);
+/* It waits for a rank that has not answered to take what it sent: so its port may be at that message, and
+ * keep what others lack. */
+bool gf_members_may_send(const struct gf_members *members, uint32_t rank);
 /* What the answers to the last inquiry show. */
 struct members_finding gf_members_find(const struct gf_members *members);
 
