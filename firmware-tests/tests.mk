@@ -178,7 +178,7 @@ tidy: ## the rules of the tree: includes, READMEs, headers, layout; SHRINK=1 sho
 check-states: ## the shipped view change searched by two processes for SECONDS=600 each (states.h)
 	@$(MAKE) --no-print-directory -s -j2 $(STATES)
 	@$(STATES) $(or $(SECONDS),600) 1 & $(STATES) $(or $(SECONDS),600) 1000000007 walks && wait $$!
-check-states-mutants: ## nine planted defects that the search must find, and MUTANTS=200 seeded changes (SEED=1)
+check-states-mutants: tests ## nine planted defects that the search must find, and MUTANTS=200 seeded changes (SEED=1)
 	@$(MAKE) --no-print-directory -s -j2 $(STATES)
 	@CC="$(CC)" BUILD=$(BUILD) python3 firmware-tests/states/mutants.py planted
 	@CC="$(CC)" BUILD=$(BUILD) python3 firmware-tests/states/mutants.py $(or $(MUTANTS),200) $(or $(SEED),1)
