@@ -51,7 +51,8 @@ struct gf_link_setup {
     /* of the job, or NULL or empty: who connects over a network proves that it has it */
     const char *key_file;
     uint32_t streams; /* tcp: connections that carry a pair's large messages; 0: one */
-    /* tcp: of what a peer may send before its receive is posted; 0: 256 KiB */
+    /* tcp: of what a peer may send before its receive is posted; 0: 4 MiB in equal shares, from
+     * 256 KiB to 1 MiB each */
     uint32_t credit_bytes;
     bool checksum; /* tcp: of every payload, in software and on the wire; no MAC */
     /* ucx: networks, on which nobody can prove the key, that keep strangers out by themselves */

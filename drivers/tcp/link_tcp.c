@@ -15,17 +15,18 @@
  *     NOTE     nothing                                   reads what each header says: credit back
  *
  *     a send                                      a receive
- *     QUEUED --READY known---------> SENDING      POSTED --over 128 KiB: READY leaves at once
+ *     QUEUED --READY known---------> SENDING      POSTED --a large one: READY leaves at once
  *       | BEGIN with all of it: ends    |           | BEGIN, or MORE under its number
  *       | BEGIN with some, or WANT      | MORE ..   | a late message has this tag: copied,
  *       v                               v           v   and READY leaves if that was not all
  *     WAITING ------READY----------> SENDING      BEGUN --all bytes are here: ends
  *                 all bytes are the kernel's: ends
  *
- * A message up to 128 KiB leaves whole where credit allows it. Of a larger one the first 64 KiB at
- * most leave by credit, so that the way of READY is not waited for, and half of the credit stays
- * with the small ones. Where a large receive is posted before its message, READY is here when the
- * send is posted: then there is no round trip at all.
+ * A message up to half of the credit, 256 KiB at most (128 KiB where a pair has several streams),
+ * leaves whole where credit allows it. Of a larger one the first 64 KiB at most leave by credit, so
+ * that the way of READY is not waited for, and half of the credit stays with the others. Where a
+ * large receive is posted before its message, READY is here when the send is posted: then there is
+ * no round trip at all.
  *
  * Why it cannot stand still. Whatever arrives is read at once, whether or not a receive is posted:
  * BEGIN has its room in the credit's blocks, MORE in a posted receive, and the other frames have no
@@ -323,11 +324,19 @@ static void *part_take(struct parts *parts, size_t bytes)
     return part;
 }
 
+/* Few peers have more, so that two slices and more of an exchange leave without a word first. */
+static uint32_t credit_share(uint32_t world)
+{
+    uint32_t bytes = TCP_CREDIT_BYTES_ALL / ((world > 1) ? world - 1 : 1);
+    if (bytes > TCP_CREDIT_BYTES_MAX) return TCP_CREDIT_BYTES_MAX;
+    return (bytes < TCP_CREDIT_BYTES_MIN) ? TCP_CREDIT_BYTES_MIN : bytes;
+}
+
 static struct gf_link_setup setup_filled(const struct gf_link_setup *setup)
 {
     struct gf_link_setup filled = *setup;
     if (filled.streams == 0) filled.streams = 1;
-    if (filled.credit_bytes == 0) filled.credit_bytes = TCP_CREDIT_BYTES;
+    if (filled.credit_bytes == 0) filled.credit_bytes = credit_share(filled.world);
     if (filled.credit_bytes < TCP_BLOCK_BYTES) filled.credit_bytes = TCP_BLOCK_BYTES;
     return filled;
 }

@@ -71,7 +71,7 @@ void gf_tcp_recv_begin(struct gf_tcp_peer *peer, struct gf_req *req)
     if (late == TCP_NONE) {
         req->phase = TCP_RECV_POSTED;
         gf_tcp_list_add(&peer->receives, req);
-        if (req->size > TCP_WHOLE_BYTES_MAX) gf_tcp_recv_tell(peer, req);
+        if (req->size > gf_tcp_whole_bytes_in(peer)) gf_tcp_recv_tell(peer, req);
     } else if (peer->late[late].here) {
         gf_tcp_late_deliver(peer, late, req);
     } else {
@@ -135,14 +135,15 @@ static void payload_to(struct gf_tcp_stream *stream, struct gf_req *req)
 }
 
 /* A large message never comes whole: its receive may have told READY, which would be left over. */
-static bool begin_is_valid(const struct gf_tcp_head *head, uint32_t blocks_left)
+static bool begin_is_valid(const struct gf_tcp_head *head, uint32_t blocks_left,
+                           uint32_t whole_bytes)
 {
     if (head->offset != 0) return false;
     if (head->kind == TCP_FRAME_WANT) return head->bytes == 0;
     if ((head->bytes == 0) && (head->size > 0)) return false;
     if (gf_tcp_blocks(head->bytes) > blocks_left) return false;
     return (head->bytes < head->size) ||
-           ((head->bytes == head->size) && (head->size <= TCP_WHOLE_BYTES_MAX));
+           ((head->bytes == head->size) && (head->size <= whole_bytes));
 }
 
 static void begin_take(struct gf_tcp_stream *stream)
@@ -153,7 +154,7 @@ static void begin_take(struct gf_tcp_stream *stream)
     uint32_t blocks = wants ? 0 : gf_tcp_blocks(head->bytes);
     uint32_t blocks_left = peer->link->block_count - (peer->used - peer->given);
     struct gf_req *req = recv_find(peer, head->tag);
-    if (!begin_is_valid(head, blocks_left)) {
+    if (!begin_is_valid(head, blocks_left, gf_tcp_whole_bytes_in(peer))) {
         gf_tcp_violated(stream,
                         "a message of %u bytes begins with %u; %u blocks of credit are left",
                         head->size, head->bytes, blocks_left);
@@ -406,7 +407,7 @@ static const struct gf_req *whole_expected(const struct gf_tcp_stream *stream)
     const struct gf_req *req = stream->peer->receives.first;
     if (stream->in_payload || (stream->in_end > 0) || (stream->index != 0) || (req == NULL))
         return NULL;
-    bool whole = (req->size >= LARGE_BYTES) && (req->size <= TCP_WHOLE_BYTES_MAX);
+    bool whole = (req->size >= LARGE_BYTES) && (req->size <= gf_tcp_whole_bytes_in(stream->peer));
     return (whole && (req->phase == TCP_RECV_POSTED) && !req->began) ? req : NULL;
 }
 

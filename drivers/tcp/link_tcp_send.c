@@ -110,7 +110,7 @@ static uint32_t first_bytes(const struct gf_tcp_peer *peer, uint32_t size)
     uint32_t left = credit_left(peer);
     uint32_t half = peer->credit_blocks / 2;
     uint32_t bytes;
-    if (size <= TCP_WHOLE_BYTES_MAX) return (gf_tcp_blocks(size) <= left) ? size : 0;
+    if (size <= gf_tcp_whole_bytes_out(peer)) return (gf_tcp_blocks(size) <= left) ? size : 0;
     if (left <= half) return 0;
     bytes = (left - half) * TCP_BLOCK_BYTES;
     if (bytes > TCP_FIRST_BYTES_MAX) bytes = TCP_FIRST_BYTES_MAX;
@@ -379,7 +379,7 @@ void gf_tcp_send_begin(struct gf_tcp_peer *peer, struct gf_req *req)
     }
     req->phase = TCP_SEND_QUEUED;
     gf_tcp_list_add(&peer->queued, req);
-    if (req->size <= TCP_WHOLE_BYTES_MAX)
+    if (req->size <= gf_tcp_whole_bytes_out(peer))
         post_write(&peer->streams[0]);
     else
         gf_tcp_stream_list(&peer->streams[0]); /* READY may be here, and not read yet */

@@ -21,11 +21,14 @@
 #define TCP_LINK_VERSION 1u
 #define TCP_STREAMS_MAX 8u
 #define TCP_ENDPOINT_BYTES_MAX 256u
-#define TCP_PLACES_MAX 4u             /* addresses of a rank that carry its messages */
-#define TCP_BLOCK_BYTES 1024u         /* credit is counted in these */
-#define TCP_CREDIT_BYTES (256u << 10) /* of each peer, where the setup names none */
-#define TCP_WHOLE_BYTES_MAX \
-    (128u << 10) /* a message up to this size leaves whole where credit allows it */
+#define TCP_PLACES_MAX 4u     /* addresses of a rank that carry its messages */
+#define TCP_BLOCK_BYTES 1024u /* credit is counted in these */
+/* Credit of each peer, where the setup names none: an equal share of .._ALL, but no less and no more
+ * than this. */
+#define TCP_CREDIT_BYTES_MIN (256u << 10)
+#define TCP_CREDIT_BYTES_MAX (1024u << 10)
+#define TCP_CREDIT_BYTES_ALL (4096u << 10)
+#define TCP_WHOLE_BYTES_MIN (128u << 10) /* gf_tcp_whole_bytes() */
 #define TCP_FIRST_BYTES_MAX \
     (64u << 10) /* so much of a larger one leaves before its receive is known to be posted */
 #define TCP_IN_BYTES 8192u            /* what is read together with a header */
@@ -205,6 +208,29 @@ struct gf_tcp_link {
 static inline uint32_t gf_tcp_blocks(uint32_t bytes)
 {
     return (bytes == 0) ? 1 : (bytes + TCP_BLOCK_BYTES - 1) / TCP_BLOCK_BYTES;
+}
+
+/* A message up to this size leaves whole where credit allows it: half of the credit, and no more than
+ * a frame. It leaves on stream 0; where there are others, they take their share of more than
+ * TCP_WHOLE_BYTES_MIN. A receive of more tells READY when it is posted, so both ends go by the credit
+ * that the receiver gave. */
+static inline uint32_t gf_tcp_whole_bytes(uint32_t streams, uint32_t credit_blocks)
+{
+    uint32_t bytes = credit_blocks / 2 * TCP_BLOCK_BYTES;
+    if ((streams > 1) || (bytes < TCP_WHOLE_BYTES_MIN)) return TCP_WHOLE_BYTES_MIN;
+    return (bytes > TCP_FRAME_BYTES_MAX) ? TCP_FRAME_BYTES_MAX : bytes;
+}
+
+/* .. of what comes from this peer */
+static inline uint32_t gf_tcp_whole_bytes_in(const struct gf_tcp_peer *peer)
+{
+    return gf_tcp_whole_bytes(peer->link->setup.streams, peer->link->block_count);
+}
+
+/* .. and of what goes there */
+static inline uint32_t gf_tcp_whole_bytes_out(const struct gf_tcp_peer *peer)
+{
+    return gf_tcp_whole_bytes(peer->link->setup.streams, peer->credit_blocks);
 }
 
 static inline void gf_tcp_list_add(struct gf_tcp_list *list, struct gf_req *req)
