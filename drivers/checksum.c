@@ -43,7 +43,6 @@ uint32_t gf_crc32c_plain(uint32_t crc, const void *data, size_t size_bytes)
 #include <immintrin.h>
 
 #define FOLD_BYTES 256u
-#define FOLD_PARTS 4
 #define FOLD_LOW 0xdcb17aa4  /* x to the power of 8 * FOLD_BYTES + 31, .. */
 #define FOLD_HIGH 0xb9e02b86 /* .. - 33 */
 
@@ -52,31 +51,37 @@ static bool has_fold(void)
     return __builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("avx512f");
 }
 
+#define FOLD_TARGET __attribute__((target("avx512f,vpclmulqdq")))
+FOLD_TARGET static inline __m512i fold_on(__m512i sum, __m512i by, const unsigned char *bytes)
+{
+    __m512i low = _mm512_clmulepi64_epi128(sum, by, 0x00);
+    __m512i high = _mm512_clmulepi64_epi128(sum, by, 0x11);
+    return _mm512_ternarylogic_epi64(low, high, _mm512_loadu_si512(bytes), 0x96); /* all three */
+}
+
 /* `count` times FOLD_BYTES, at least once. What is left begins with the register's bits, so the
- * register is 0 before it. */
-__attribute__((target("avx512f,vpclmulqdq"))) static void fold(uint32_t crc,
-                                                               const unsigned char *bytes,
-                                                               size_t count,
-                                                               unsigned char left_out[FOLD_BYTES])
+ * register is 0 before it. The four have names, for an array of them would be kept in memory. */
+FOLD_TARGET static void fold(uint32_t crc, const unsigned char *bytes, size_t count,
+                             unsigned char left_out[FOLD_BYTES])
 {
     const __m512i by = _mm512_set_epi64(FOLD_HIGH, FOLD_LOW, FOLD_HIGH, FOLD_LOW, FOLD_HIGH,
                                         FOLD_LOW, FOLD_HIGH, FOLD_LOW);
-    __m512i sums[FOLD_PARTS];
-#pragma GCC unroll 4
-    for (int i = 0; i < FOLD_PARTS; i++) sums[i] = _mm512_loadu_si512(bytes + 64 * i);
-    sums[0] = _mm512_xor_si512(sums[0], _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)crc)));
+    __m512i first = _mm512_xor_si512(_mm512_loadu_si512(bytes),
+                                     _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)crc)));
+    __m512i second = _mm512_loadu_si512(bytes + 64);
+    __m512i third = _mm512_loadu_si512(bytes + 128);
+    __m512i fourth = _mm512_loadu_si512(bytes + 192);
     while (--count > 0) {
         bytes += FOLD_BYTES;
-#pragma GCC unroll 4
-        for (int i = 0; i < FOLD_PARTS; i++) {
-            __m512i low = _mm512_clmulepi64_epi128(sums[i], by, 0x00);
-            __m512i high = _mm512_clmulepi64_epi128(sums[i], by, 0x11);
-            sums[i] = _mm512_ternarylogic_epi64(low, high, _mm512_loadu_si512(bytes + 64 * i),
-                                                0x96); /* all three */
-        }
+        first = fold_on(first, by, bytes);
+        second = fold_on(second, by, bytes + 64);
+        third = fold_on(third, by, bytes + 128);
+        fourth = fold_on(fourth, by, bytes + 192);
     }
-#pragma GCC unroll 4
-    for (int i = 0; i < FOLD_PARTS; i++) _mm512_storeu_si512(left_out + 64 * i, sums[i]);
+    _mm512_storeu_si512(left_out, first);
+    _mm512_storeu_si512(left_out + 64, second);
+    _mm512_storeu_si512(left_out + 128, third);
+    _mm512_storeu_si512(left_out + 192, fourth);
 }
 
 #define CRC_TARGET __attribute__((target("sse4.2")))
