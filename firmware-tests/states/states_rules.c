@@ -191,8 +191,10 @@ void states_rules_poll(uint32_t proc, const struct states_before *before)
     if (view->rejoins && (list.epoch == 0) && (self->epoch != 0))
         left_out(proc, leads(before->state), before->view);
     if (list.epoch != self->epoch) {
-        /* who led decided, unless it still leads: then it has heard of what others decided */
-        bool decided = led && !leads(view->state) && (list.epoch == before->epoch + 1);
+        /* who led decided, unless it still leads, or has failed: then it has heard of what others
+         * decided */
+        bool decided = led && !leads(view->state) && (view->state != VIEW_FAILED) &&
+                       (list.epoch == before->epoch + 1);
         struct members_list last = self->last;
         epoch_begun(proc, &list);
         if (decided) decision_check(proc, &last, before->view);
