@@ -30,6 +30,7 @@ check auto_without_shared_memory_sends messages 2 --set link.private_memory=true
 refused direct_without_shared_memory_is_refused "no shared memory with ranks" \
     "$run" -n 2 "$perf" --algorithm direct --set link.private_memory=true
 
+ticks() { awk '{ n = $14 + $15 } END { print n + 0 }' "/proc/$1/stat" 2>/dev/null || echo 0; }
 # strike SIGNAL PATTERN LIMIT_S PROGRAM..: rank 1 gets the signal in mid-run; within the limit the job fails, and says
 # so in one line
 strike() {
@@ -39,7 +40,8 @@ strike() {
         "$@" >"$scratch/out" 2>&1 &
     job=$!
     while [ ! -s "$scratch/pid" ] && kill -0 $job 2>/dev/null; do sleep 0.05; done
-    sleep 1.5
+    # Until it has worked for a second, however busy the machine is: before, rank 0 may still fill its buffers.
+    while kill -0 $job 2>/dev/null && [ "$(ticks "$(cat "$scratch/pid")")" -lt 100 ]; do sleep 0.05; done
     begin=$(date +%s%N)
     kill -s "$signal" "$(cat "$scratch/pid")" || return 1
     wait $job; code=$?

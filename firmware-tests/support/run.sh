@@ -1,9 +1,9 @@
 #!/bin/sh
-# run.sh SUITE..: runs cmocka programs and shell tests, JOBS (2) at a time, each under a time limit of LIMIT (300) seconds
-# and, where this user may, in a network namespace of its own; shows what failed, and closes with one line
-# "N passed, N failed, N skipped". A suite's line has its seconds by the clock and of CPU, which a busy machine changes
-# less. A suite whose source says "suite: alone" depends on time and runs when the others have ended. $BUILD/logs/ keeps
-# what each one printed. A suite that crashes, hangs or counts nothing is a failure.
+# run.sh SUITE..: runs cmocka programs and shell tests, JOBS (2) at a time, each under a time limit of LIMIT (300)
+# seconds and, where this user may, in a network namespace of its own; shows what failed and the last TAIL (60) lines,
+# and closes with one line "N passed, N failed, N skipped". A suite's line has its seconds by the clock and of CPU, which
+# a busy machine changes less. A suite whose source says "suite: alone" depends on time and runs when the others have
+# ended. $BUILD/logs/ keeps what each one printed. A suite that crashes, hangs or counts nothing is a failure.
 set -u
 BUILD=${BUILD:-build} LIMIT=${LIMIT:-300} TAIL=${TAIL:-60} WRAP=${WRAP:-} NETNS=${NETNS-}
 export BUILD LIMIT TAIL WRAP NETNS
@@ -33,7 +33,10 @@ one() {
     {
         printf '%-44s %4d passed %3d failed %3d skipped %4d s, CPU %3d s%s\n' \
             "$name" "$p" "$f" "$s" $(($(date +%s) - begin)) "$cpu" "$why"
-        if [ "$f" -gt 0 ]; then tail -n "$TAIL" "$log" | sed 's/^/    /'; fi
+        if [ "$f" -gt 0 ]; then
+            head -n "-$TAIL" "$log" | grep '^not ok \|^\[  FAILED' | sed 's/^/    /'
+            tail -n "$TAIL" "$log" | sed 's/^/    /'
+        fi
         grep '^skip ' "$log" | sed 's/^/    /'
     } >"$logs/$name.said"
     cat "$logs/$name.said"
