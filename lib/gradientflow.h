@@ -187,7 +187,7 @@ gf_status gf_gradient_clip(gf_context *gf, float *norm_out);
  * after a whole step. */
 gf_status gf_update(gf_context *gf, float learning_rate);
 /* The same said by an appliance whose own optimizer (optimizer.kind none) has applied them to
- * config.state_extra. */
+ * config.state_extra: once after a whole step, not after one that was skipped (a warning). */
 gf_status gf_updated(gf_context *gf);
 /* What is put on `queue` from here on works on gradients and weights as the last whole step and
  * update leave them: on a GPU both may be under way when gf_step_wait() and gf_update() return. On
@@ -280,7 +280,8 @@ gf_status gf_heartbeat(gf_context *gf);
  * what rank r saved; a rank from m on loads any one of them and begins with an empty history. What
  * waited in the histories of ranks from n on is dropped, and rank 0 logs how many values that are.
  * All ranks must load one save. With average ranks histories are multiplied by n/m, as their sum
- * will be divided by n; with sum and samples they stay: right where the global batch stays. */
+ * will be divided by n; with sum and samples they stay: right where the global batch stays. Saves of
+ * different steps on ranks that then take a step are GF_ERR_MISMATCH there. */
 /* does not change while the context is open; 0: it is not */
 uint64_t gf_state_bytes(const gf_context *gf);
 gf_status gf_state_save(gf_context *gf, void *data, uint64_t bytes);

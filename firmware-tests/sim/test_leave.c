@@ -157,6 +157,7 @@ static void act_close_late(struct world *w, uint32_t rank)
     /* the coordinator may have been asked before */
     bool told = gf_error_last(w->ranks[rank].gf)->code != GF_OK;
     assert_int_equal(gf_close(w->ranks[rank].gf), told ? GF_OK : GF_ERR_TIMEOUT);
+    if (!told) assert_true(world_logged(w, rank, "ends alone"));
     w->ranks[rank].gf = NULL;
 }
 

@@ -261,3 +261,25 @@ TEST(the_loss_scale_can_be_switched_on_and_off)
     world_close(&w);
     small_close(&s);
 }
+
+/* The file of one rank is older. In the memory of a node nothing has the step: the vote tells. */
+TEST(ranks_that_loaded_different_saves_are_told)
+{
+    static const struct state_run dense = {.world = 2, .optimizer = GF_OPTIMIZER_SGD};
+    struct world_setup setup = state_setup_of(&dense);
+    struct world_step step = {0};
+    struct state_save saves[2];
+    WORLD(w);
+    setup.sim.ranks_per_node = 2;
+    world_open(&w, &setup);
+    saves[0] = state_save_take(&w);
+    state_step_run(&w, 1, state_fill_whole);
+    saves[1] = state_save_take(&w);
+    assert_int_equal(gf_state_load(w.ranks[0].gf, saves[0].data[0], saves[0].bytes), GF_OK);
+    world_step_run(&w, &step);
+    world_expect(&w, GF_ERR_MISMATCH);
+    for (uint32_t rank = 0; rank < 2; rank++)
+        world_expect_log(&w, rank,
+                         "rank 0 is in step 1, and rank 1 in step 2: all ranks must load one save");
+    for (uint32_t i = 0; i < 2; i++) state_save_free(&saves[i]);
+}

@@ -174,6 +174,24 @@ TEST(a_step_that_was_not_applied_is_told_at_the_next)
     assert_int_equal(gf_step_begin(w.ranks[0].gf), GF_OK);
 }
 
+static void fill_nan(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg)
+{
+    (void)w, (void)rank, (void)arg;
+    memset(gradient, 0xff, elastic_tensors[tensor].elem_count * sizeof(float));
+}
+
+/* Who does not ask has NaN for weights from then on. */
+TEST(a_skipped_step_that_is_applied_all_the_same_is_told)
+{
+    static const struct world_step step = {.fill = fill_nan};
+    struct world_setup setup = setup_of(2);
+    WORLD_OPEN(w, &setup);
+    world_step_run(&w, &step);
+    assert_true(gf_step_skipped(w.ranks[0].gf));
+    assert_int_equal(gf_updated(w.ranks[0].gf), GF_OK);
+    world_expect_log(&w, 0, "step 1 was skipped, so no rank may have applied it");
+}
+
 /* Who joins later would go on with weights of its own. */
 TEST(a_job_whose_weights_nobody_has_named_says_so)
 {

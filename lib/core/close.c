@@ -37,6 +37,11 @@ static gf_status leave_progress(gf_context *gf, void *arg)
     if ((status != GF_AGAIN) || (gf_awake(gf) <= gf->opening.leave_ns)) return status;
     if (gf_members_leave_late(gf->members) == GF_AGAIN) return GF_AGAIN;
     gf->opening.left_late = true;
+    gf_log_line(
+        &gf->log, GF_LOG_WARN,
+        "gf_close: not all ranks have finished within exchange.timeout (%.1f s): rank %u ends "
+        "alone",
+        (double)gf->config.exchange.timeout_ns * 1e-9, gf->rank);
     return GF_ERR_TIMEOUT;
 }
 

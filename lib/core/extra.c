@@ -106,6 +106,11 @@ gf_status gf_updated(gf_context *gf)
         return gf_refuse(gf, GF_ERR_STATE, "gf_updated: %s",
                          (gf->step.state == GF_STEP_UPDATED) ? "this step was applied before"
                                                              : "no step is whole");
+    if (gf->step.skipped)
+        gf_log_line(&gf->log, GF_LOG_WARN,
+                    "gf_updated: step %llu was skipped, so no rank may have applied it: "
+                    "gf_step_skipped() is asked before the update",
+                    (unsigned long long)gf->step.number);
     gf->step.state = GF_STEP_UPDATED;
     return GF_OK;
 }

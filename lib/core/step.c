@@ -86,7 +86,8 @@ static gf_status samples_divide(gf_context *gf, float factor)
 static gf_status step_commit(gf_context *gf)
 {
     struct gf_step *step = &gf->step;
-    gf_status status;
+    gf_status status = gf_vote_check(gf);
+    if (status != GF_OK) return status;
     if (step->skipped) return GF_OK;
     step->gradient_scale = gf_buffer_factor(gf);
     if (gf->config.exchange.average == GF_AVERAGE_SAMPLES) {

@@ -32,8 +32,9 @@ static void norms_add(uint64_t *into, const uint64_t *from)
 }
 
 #define BIT(word) (1u << (word))
-#define HIGHEST (BIT(GF_VOTE_LAST) | BIT(GF_VOTE_STILL))
-#define LOWEST (BIT(GF_VOTE_FIRST_BAD) | BIT(GF_VOTE_FIRST_SUM) | BIT(GF_VOTE_FIRST))
+#define HIGHEST (BIT(GF_VOTE_LAST) | BIT(GF_VOTE_STILL) | BIT(GF_VOTE_AHEAD))
+#define LOWEST \
+    (BIT(GF_VOTE_FIRST_BAD) | BIT(GF_VOTE_FIRST_SUM) | BIT(GF_VOTE_FIRST) | BIT(GF_VOTE_BEHIND))
 #define RANK_MASK ((1u << GF_VOTE_RANK_BITS) - 1)
 #define WAIT_MASK ((UINT64_C(1) << (64 - GF_VOTE_RANK_BITS)) - 1) /* 26 days */
 
@@ -98,6 +99,20 @@ static void vote_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     }
 }
 
+gf_status gf_vote_check(gf_context *gf)
+{
+    const uint64_t behind = gf->vote[GF_VOTE_BEHIND] >> GF_VOTE_RANK_BITS;
+    const uint64_t ahead = gf->vote[GF_VOTE_AHEAD] >> GF_VOTE_RANK_BITS;
+    const uint32_t rank = (uint32_t)(gf->vote[GF_VOTE_BEHIND] & RANK_MASK);
+    const uint32_t other = (uint32_t)(gf->vote[GF_VOTE_AHEAD] & RANK_MASK);
+    /* steps count from 1: 0 is of a simulation that leaves the data out */
+    if ((behind == ahead) || (behind == 0)) return GF_OK;
+    return gf_fail(
+        gf, GF_ERR_MISMATCH, GF_OPERATION_STEP, rank, GF_TENSOR_NONE,
+        "rank %u is in step %llu, and rank %u in step %llu: all ranks must load one save", rank,
+        (unsigned long long)behind, other, (unsigned long long)ahead);
+}
+
 static const struct gf_op_kind vote_kind = {.done = vote_done};
 
 static void words_put(gf_context *gf)
@@ -115,6 +130,8 @@ static void words_put(gf_context *gf)
     words[GF_VOTE_LAST] = (words[GF_VOTE_FIRST] << GF_VOTE_RANK_BITS) | gf->rank;
     words[GF_VOTE_STILL] = ((gf->polled.still_ns & WAIT_MASK) << GF_VOTE_RANK_BITS) | gf->rank;
     gf->polled.still_ns = 0;
+    words[GF_VOTE_BEHIND] = (gf->step.number << GF_VOTE_RANK_BITS) | gf->rank;
+    words[GF_VOTE_AHEAD] = words[GF_VOTE_BEHIND];
     memcpy(&words[GF_VOTE_METRIC], gf->step.metrics, sizeof gf->step.metrics);
 }
 

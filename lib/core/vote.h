@@ -22,6 +22,9 @@ enum {
     GF_VOTE_FIRST, /* the same time, without the rank (lowest) */
     /* how long a rank did not poll though it had nothing to compute, above the rank (highest) */
     GF_VOTE_STILL,
+    /* the step that a rank is in, above the rank (lowest, highest) */
+    GF_VOTE_BEHIND,
+    GF_VOTE_AHEAD,
     GF_VOTE_METRIC, /* [GF_METRICS] gf_step_metric(), each a double (sum) */
     GF_VOTE_WORDS = GF_VOTE_METRIC + GF_METRICS
 };
@@ -36,5 +39,8 @@ static inline uint64_t gf_vote_words(uint32_t chunk_count)
 /* Takes an op for the vote: the step is VOTED; false: none is free. When all have voted, it is
  * AGREED, with skipped, samples_all, last_rank and late_ns; why a step is skipped is logged. */
 bool gf_vote_post(gf_context *gf);
+/* After it. GF_ERR_MISMATCH: ranks are in different steps, as they have loaded states of different
+ * ones. Messages carry the step in their tag; in the memory of a node nothing else tells. */
+gf_status gf_vote_check(gf_context *gf);
 
 #endif
