@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Changes of lib/elastic/ that the search of states.h must find.
 
-mutants.py planted [SECONDS [NAME]]: nine defects that the rule of lib/DESIGN.md forbids, each of which must be found, by
-the search of make check or else by that of make check-states
+mutants.py planted [SECONDS [NAME]]: nine defects that the rule of lib/DESIGN.md forbids, each of which must be found,
+by the search of make check or else by that of make check-states
 mutants.py COUNT SEED [MINUTES [search]]: seeded changes of a token and deleted statements: the share that is found by
 the search of make check (test_states: so many transitions, whatever the machine), and by it or a suite of the view
 change; `search`: no suites. A row each is added to $BUILD/states/mutants-SEED.tsv: what, by whom it was found, seconds
