@@ -461,3 +461,15 @@ TEST(what_cannot_be_meant_is_refused)
     config.sparse.chunk_elems = 2048;
     assert_int_equal(gf_measure(&config, huge, 1, &need), GF_OK);
 }
+
+TEST(a_chunk_that_holds_the_whole_model_is_told_once)
+{
+    struct world_setup setup = setup_of(2, linear, LENGTH(linear));
+    WORLD(w);
+    setup.config.sparse.enabled = true;
+    setup.config.sparse.keep_share = 0.1f;
+    setup.config.sparse.chunk_elems = 1000;
+    world_open(&w, &setup);
+    world_expect_log(&w, 0, "every step sends everything");
+    assert_false(world_logged(&w, 1, "every step sends everything"));
+}
