@@ -30,7 +30,9 @@ check auto_without_shared_memory_sends messages 2 --set link.private_memory=true
 refused direct_without_shared_memory_is_refused "no shared memory with ranks" \
     "$run" -n 2 "$perf" --algorithm direct --set link.private_memory=true
 
-ticks() { awk '{ n = $14 + $15 } END { print n + 0 }' "/proc/$1/stat" 2>/dev/null || echo 0; }
+# ticks PID: of the processor, hundredths of a second; of one that is gone as many as are waited for below
+ticks() { awk '{ print $14 + $15 }' "/proc/$1/stat" 2>/dev/null || echo 100; }
+
 # strike SIGNAL PATTERN LIMIT_S PROGRAM..: rank 1 gets the signal in mid-run; within the limit the job fails, and says
 # so in one line
 strike() {
