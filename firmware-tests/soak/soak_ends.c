@@ -137,6 +137,12 @@ static bool scale_at_floor(const struct soak_job *job)
     return false;
 }
 
+/* It was silent, and came back to a job that all others had just brought to its end. */
+static bool came_too_late(const struct soak_rank *self)
+{
+    return (self->end == GF_ERR_STATE) && (strstr(self->error.text, "the job has ended: ") != NULL);
+}
+
 /* Who did not come into a new epoch says why; those that came to the end have the same steps. */
 static void elastic_ends(const struct soak_job *job)
 {
@@ -151,7 +157,7 @@ static void elastic_ends(const struct soak_job *job)
                          (unsigned long long)job->done[rank], (unsigned long long)goal);
         } else if ((self->end_stage == SOAK_SHRINK) && (self->end != GF_ERR_QUORUM) &&
                    (self->end != GF_ERR_DATA) && (self->end != GF_ERR_TIMEOUT) &&
-                   (self->end != GF_ERR_LINK) &&
+                   (self->end != GF_ERR_LINK) && !came_too_late(self) &&
                    !((self->end == GF_ERR_NUMERIC) && scale_at_floor(job))) {
             fail_msg("rank %u ended its shrink with %s", rank, gf_status_name(self->end));
         }
