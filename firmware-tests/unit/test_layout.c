@@ -96,6 +96,11 @@ TEST(the_walk_hands_out_what_it_measured)
         shared = gf_layout_exchange(&layout, &exchange);
         assert_int_equal(gf_align_up(control.used_bytes, GF_PAGE_BYTES), need.control_bytes);
         assert_int_equal(gf_align_up(exchange.used_bytes, GF_PAGE_BYTES), need.exchange_bytes);
+        assert_int_equal((uintptr_t)shared.gradient % GF_BULK_ALIGN_BYTES, 0);
+        assert_int_equal((uintptr_t)shared.pack_host % GF_BULK_ALIGN_BYTES, 0);
+        assert_int_equal((uintptr_t)shared.user % GF_BULK_ALIGN_BYTES, 0);
+        assert_int_equal((uintptr_t)shared.staging % GF_BULK_ALIGN_BYTES, 0);
+        assert_int_equal(layout.op_need.staging_bytes % GF_BULK_ALIGN_BYTES, 0);
         assert_true((char *)parts.gf == memory);
         assert_true((parts.tensors != NULL) && (parts.trace != NULL) && (parts.msgs != NULL));
         assert_true((parts.link != NULL) && (parts.rendezvous != NULL) && (parts.gpu != NULL) &&

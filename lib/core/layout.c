@@ -191,14 +191,15 @@ struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout,
     struct gf_exchange_parts parts;
 
     parts.flags = gf_arena_take(exchange, gf_direct_area_bytes(gf_choose_lane_ranks(config)));
-    parts.gradient = gf_arena_take(exchange, layout->on_device ? 0 : layout->pool.gradient_bytes);
-    parts.pack_host = gf_arena_take(exchange, pack_host_bytes(layout));
+    parts.gradient =
+        gf_arena_take_bulk(exchange, layout->on_device ? 0 : layout->pool.gradient_bytes);
+    parts.pack_host = gf_arena_take_bulk(exchange, pack_host_bytes(layout));
     parts.seen = gf_arena_take(exchange, checks_bytes);
     parts.lists =
         gf_arena_take(exchange, layout->on_device ? layout->chunk_count * sizeof *parts.lists : 0);
     parts.vote = gf_arena_take(exchange, gf_vote_words(layout->chunk_count) * sizeof *parts.vote);
-    parts.user = gf_arena_take(exchange, config->exchange.user_bytes);
-    parts.staging = gf_arena_take(exchange, gf_layout_staging_bytes(layout));
+    parts.user = gf_arena_take_bulk(exchange, config->exchange.user_bytes);
+    parts.staging = gf_arena_take_bulk(exchange, gf_layout_staging_bytes(layout));
     return parts;
 }
 

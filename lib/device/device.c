@@ -29,14 +29,14 @@ static struct device_parts device_walk(const struct gf_layout *layout, struct gf
     /* of weights and gradients */
     uint64_t runs = 2 * (layout->pool.elem_count / GF_RUN_ELEMS + layout->tensor_count);
     struct device_parts parts = {0};
-    parts.gradient = gf_arena_take(device, layout->pool.gradient_bytes);
-    parts.pack = gf_arena_take(device, layout->pack_bytes);
+    parts.gradient = gf_arena_take_bulk(device, layout->pool.gradient_bytes);
+    parts.pack = gf_arena_take_bulk(device, layout->pack_bytes);
     parts.counters = gf_arena_take(device, (layout->config.exchange.buffers_active + UINT64_C(1)) *
                                                GF_COUNTS * sizeof(struct gf_check));
     parts.canary = gf_arena_take(device, sizeof(uint64_t));
     parts.lists = gf_arena_take(device, layout->chunk_count * sizeof(uint32_t));
     parts.staging =
-        gf_arena_take(device, layout->may_reach_device ? gf_layout_staging_bytes(layout) : 0);
+        gf_arena_take_bulk(device, layout->may_reach_device ? gf_layout_staging_bytes(layout) : 0);
     parts.pools.norms =
         gf_arena_take(device, (UINT64_C(3) * layout->tensor_count + runs) * sizeof(float));
     if (layout->has_pools) gf_pools_lay(layout, device, &parts.pools);

@@ -20,7 +20,7 @@
  * sent, and sent once it was folded. */
 #include "ops/coll/flow.h"
 
-#define SLOT_ALIGN_BYTES 64u
+#define SLOT_ALIGN_BYTES 512u /* UCX receives into these at once (lib/core/arena.h) */
 
 static const uint64_t flow_token = 0; /* what a barrier sends; nobody reads it */
 
