@@ -95,8 +95,9 @@ struct states_proc {
     uint32_t incarnation;
     struct gf_members *members;
     /* what the rules keep */
-    uint32_t begun[STATES_EPOCHS]; /* digest of the list with that number; 0: none */
-    struct members_list last;      /* of its epoch */
+    uint32_t begun[STATES_EPOCHS];   /* digest of the list with that number; 0: none */
+    uint32_t reached[STATES_EPOCHS]; /* how far it was as it left that one */
+    struct members_list last;        /* of its epoch */
     uint16_t knows;       /* new processes that an epoch which it has begun took in, a bit each */
     uint32_t epoch, view; /* as they were last */
     struct states_noted {
@@ -108,6 +109,7 @@ struct states_world {
     struct states_limits limits;
     uint8_t crashes, starts, cuts, changes, leaves, asks; /* used of the limits */
     bool hasty;         /* a clock has gone on while something else could come first */
+    bool lossy;         /* a link was cut, a rank asked, or two processes of an id were there */
     uint16_t planned;   /* epochs that are to end, as their members know, a bit each */
     uint16_t decided;   /* numbers of epochs, a bit each */
     const char *broken; /* the first rule that does not hold */
@@ -148,6 +150,8 @@ void states_refuse(uint32_t from);
 /* The next event of a direction; lost: its frames are, and the end is next. */
 bool states_may_deliver(const struct states_conn *conn, uint32_t direction, bool lost);
 void states_deliver(struct states_conn *conn, uint32_t direction, bool lost);
+/* Has the process a connection of that id, as far as it knows? */
+bool states_is_connected(uint32_t proc, uint32_t id);
 bool states_may_cut(const struct states_conn *conn);
 void states_cut(struct states_conn *conn);
 /* There is an event that the process has not taken. */
@@ -208,8 +212,9 @@ struct states_found states_search(const struct states_limits *limits, uint32_t d
                                   uint64_t transitions_max);
 /* Random ones, each with limits of its own, from this seed on. */
 struct states_found states_walk(uint64_t seed, uint64_t transitions_max);
-/* Each schedule of three deaths, starts, departures and planned changes, one after the other: no clock
- * goes on in it, as all that live hear of them. The rule that does not hold, or NULL. */
+/* Each schedule of three deaths, starts, departures and planned changes, of 3 ids four, one after the
+ * other: no clock goes on in it, as all that live hear of them. The last one may also be a link that is
+ * cut or a rank that asks. The rule that does not hold, or NULL. */
 const char *states_prompt(const struct states_limits *limits);
 /* Prints the schedule that was found last, as short as it can be made. */
 void states_found_show(void);
@@ -229,6 +234,10 @@ void states_rules_noted(uint32_t proc);
 void states_rules_poll(uint32_t proc, const struct states_before *before);
 /* What it was told of the next epoch, which it joins now. */
 void states_rules_plan(uint32_t proc, const struct gf_members_plan *plan);
+/* It begins a change because something has failed, or ends. */
+void states_rules_failed(uint32_t proc);
+/* It leaves its epoch, if it is of one, and is as far as this. */
+void states_rules_change(uint32_t proc, const struct gf_members_progress *own);
 void states_rules_step(void);
 /* The default schedule has nothing left to do. */
 void states_rules_end(void);

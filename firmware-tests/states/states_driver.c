@@ -245,6 +245,13 @@ void states_deliver(struct states_conn *conn, uint32_t direction, bool lost)
     }
 }
 
+bool states_is_connected(uint32_t proc, uint32_t id)
+{
+    uint32_t direction;
+    const struct states_conn *conn = conn_find(proc, id, &direction);
+    return (conn != NULL) && conn->pipe[1 - direction].opened;
+}
+
 bool states_may_cut(const struct states_conn *conn)
 {
     return conn->used && (conn->pipe[0].end == STATES_OPEN) && (conn->pipe[1].end == STATES_OPEN);

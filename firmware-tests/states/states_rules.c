@@ -10,9 +10,14 @@
  *     no two sides         there are not two epochs, each with all of its processes, in use
  *     numbers grow         epochs of a process do, and the views that it promises in one; it is of
  *                          none again once another has begun without it, and then another process
- *     one plan             the places of an epoch go by ids; its common state is that of the furthest
- *     room for who waits   those of an epoch that were not taken in are a quorum of it
+ *     one plan             the places of an epoch go by ids; its common state is that of the lowest of
+ *                          the furthest, and it is said whether anybody lags
+ *     room for who waits   those of an epoch that were not taken in are a quorum of it; and nobody waits
+ *                          for whom there is room
  *     who has ended        of the epoch before nobody lives that this one leaves out, where it says so
+ *     nothing goes wrong   then nothing fails. And as long as no link is cut, no rank asks and no clock
+ *                          hastens, nobody that lives is left out
+ *     connections          are known as they stand, and who has said something has one
  *     an id is given once  no two new processes are taken in with one id, as far as anybody lives
  *                          who knows
  *
@@ -146,6 +151,7 @@ static void left_out(uint32_t proc, bool led, uint32_t view)
 {
     struct states_proc *self = &states->procs[proc];
     bool decided = (states->decided >> (self->epoch + 1)) != 0;
+    if (!states->hasty && !states->lossy) broken("who was not silent is not left out");
     if (!decided && led)
         decision_check(proc, &self->last, view);
     else if (!decided && !decides_alone(proc))
@@ -171,9 +177,68 @@ void states_rules_noted(uint32_t proc)
     states->procs[proc].noted = noted;
 }
 
+/* Who has said something is connected; what was said before the connection ended is forgotten. */
+static void connected_check(uint32_t proc)
+{
+    const struct gf_members *members = states->procs[proc].members;
+    for (uint32_t id = 0; id < states->limits.ids; id++) {
+        const struct member *member = &members->table[id];
+        bool says = (member->state >= MEMBER_REPORTED) && (member->state != MEMBER_DISCONNECTED) &&
+                    (member->state != MEMBER_DEAD);
+        if (member->connected != states_is_connected(proc, id))
+            broken("a connection is known as it stands");
+        if (says && !member->connected) broken("who has said something has a connection");
+    }
+}
+
+void states_rules_failed(uint32_t proc)
+{
+    if (!states->hasty && !states->lossy && (states->crashes == 0) &&
+        !gf_view_joins(states->procs[proc].members))
+        broken("nothing fails where nothing goes wrong");
+}
+
 static bool leads(view_state state)
 {
     return (state == VIEW_COLLECT) || (state == VIEW_PROPOSED);
+}
+
+/* How far: whoever comes in has nothing. */
+static uint32_t reached(const struct gf_members_progress *own)
+{
+    return (own->partial != 0) ? 0 : 1 + 2 * (uint32_t)own->steps + own->applied;
+}
+
+void states_rules_change(uint32_t proc, const struct gf_members_progress *own)
+{
+    uint32_t epoch = states->procs[proc].epoch;
+    if (epoch < STATES_EPOCHS) states->procs[proc].reached[epoch] = reached(own);
+}
+
+/* Those that stay can go on without those that come in; one alone takes in one. */
+static bool is_room(const struct members_list *list)
+{
+    uint32_t stay = 0;
+    for (uint32_t id = 0; id < states->limits.ids; id++)
+        if ((((list->bits[0] >> id) & 1u) != 0) && (gf_view_list_took(list, id) == 0))
+            stay |= 1u << (id * STATES_LIVES);
+    return is_majority(list, stay) || ((list->taken_count == 1) && (__builtin_popcount(stay) == 1));
+}
+
+/* A new proposal takes in all that wait, as far as there is room. */
+static void room_check(uint32_t proc, const struct members_view *view)
+{
+    const struct gf_members *members = states->procs[proc].members;
+    for (uint32_t lower = 0; lower < view->view; lower++)
+        if (said_in(view->epoch.epoch, lower).accepts != 0) return; /* it may be an older one */
+    for (uint32_t id = 0; id < states->limits.ids; id++) {
+        struct members_list more = view->accepted.list;
+        if ((members->table[id].state != MEMBER_WAITS) || gf_view_has(more.bits, id)) continue;
+        gf_view_add(more.bits, id);
+        more.incarnation[more.taken_count] = members->table[id].incarnation;
+        more.taken[more.taken_count++] = (uint16_t)id;
+        if (is_room(&more)) broken("who waits comes in where there is room");
+    }
 }
 
 void states_rules_poll(uint32_t proc, const struct states_before *before)
@@ -199,6 +264,7 @@ void states_rules_poll(uint32_t proc, const struct states_before *before)
         epoch_begun(proc, &list);
         if (decided) decision_check(proc, &last, before->view);
         self->last = list;
+        self->reached[list.epoch] = reached(&view->reason.own); /* on the way to the one after it */
     }
     if (view->view < self->view) broken("numbers grow: a view");
     if ((view->state == VIEW_COLLECT) &&
@@ -206,8 +272,11 @@ void states_rules_poll(uint32_t proc, const struct states_before *before)
         self->led = self->noted;
     struct states_said said = said_in(list.epoch, view->view);
     bool proposes = (before->state != VIEW_PROPOSED) || (before->view != view->view);
-    if ((view->state == VIEW_PROPOSED) && proposes)
+    if ((view->state == VIEW_PROPOSED) && proposes) {
         answers_check(proc, &list, said.promises, said.joins);
+        room_check(proc, view);
+    }
+    connected_check(proc);
     self->view = view->view;
     if (view->view >= STATES_VIEWS) return;
     if ((view->asked_view == view->view) && (view->asked_epoch == list.epoch))
@@ -228,16 +297,6 @@ static uint32_t place_of(const struct members_list *list, uint32_t id)
     return place;
 }
 
-/* Those that stay can go on without those that come in; one alone takes in one. */
-static bool is_room(const struct members_list *list)
-{
-    uint32_t stay = 0;
-    for (uint32_t id = 0; id < states->limits.ids; id++)
-        if ((((list->bits[0] >> id) & 1u) != 0) && (gf_view_list_took(list, id) == 0))
-            stay |= 1u << (id * STATES_LIVES);
-    return is_majority(list, stay) || ((list->taken_count == 1) && (__builtin_popcount(stay) == 1));
-}
-
 /* Memory of the epoch before is kept where nobody is left that could write to it: each process of that
  * which this one leaves out has ended. */
 static bool has_left_one(uint32_t proc, const struct members_list *list)
@@ -252,14 +311,40 @@ static bool has_left_one(uint32_t proc, const struct members_list *list)
     return false;
 }
 
+/* The process of this id that is of the epoch with this list, and was of the one before; NULL: it is
+ * not known any more. */
+static const struct states_proc *stayed(const struct members_list *list, uint32_t id)
+{
+    for (uint32_t proc = (id + 1) * STATES_LIVES; proc-- > id * STATES_LIVES;) /* the last one */
+        if (states->procs[proc].begun[list->epoch - 1] != 0) return &states->procs[proc];
+    return NULL;
+}
+
+/* The common state is that of the lowest of those that are furthest, and who lags is said. */
+static void common_check(const struct gf_members_plan *plan, const struct members_list *list)
+{
+    uint32_t most = 0;
+    uint32_t least = UINT32_MAX;
+    uint32_t lead = GF_RANK_NONE;
+    for (uint32_t id = 0; id < states->limits.ids; id++) {
+        if (((list->bits[0] >> id) & 1u) == 0) continue;
+        bool is_new = (gf_view_list_took(list, id) != 0);
+        const struct states_proc *proc = is_new ? NULL : stayed(list, id);
+        if (!is_new && (proc == NULL)) return;
+        uint32_t own = is_new ? 0 : proc->reached[list->epoch - 1];
+        if (own > most) lead = place_of(list, id);
+        if (own > most) most = own;
+        if (own < least) least = own;
+    }
+    if ((plan->lead != lead) || (reached(&plan->progress) != most))
+        broken("the furthest state is the common one");
+    if (plan->lags != (least != most)) broken("who lags is said");
+}
+
 void states_rules_plan(uint32_t proc, const struct gf_members_plan *plan)
 {
     const struct members_view *view = &states->procs[proc].members->view;
     const struct members_list *list = &view->epoch;
-    const struct gf_members_progress *own = &view->reason.own;
-    bool is_new =
-        gf_view_list_took(list, states_id(proc)) == states->procs[proc].members->incarnation;
-    bool leads = (plan->rank == plan->lead);
     if (list->epoch >= STATES_EPOCHS) return; /* a step may go one epoch further than the search */
     if ((plan->epoch != list->epoch) || (plan->rank != place_of(list, states_id(proc))) ||
         (plan->world != (uint32_t)__builtin_popcount(list->bits[0])))
@@ -267,10 +352,7 @@ void states_rules_plan(uint32_t proc, const struct gf_members_plan *plan)
     if (!is_room(list)) broken("who stays is a quorum of the new list");
     if (gf_view_left_ended(states->procs[proc].members) && has_left_one(proc, list))
         broken("who is said to have ended has");
-    if ((plan->progress.partial != 0) || (leads && is_new) ||
-        (!is_new && (own->steps > plan->progress.steps)) ||
-        (!plan->lags && (is_new || (own->steps != plan->progress.steps))))
-        broken("the furthest state is the common one");
+    common_check(plan, list);
 }
 
 /* ---- after a step, and at the end ---- */

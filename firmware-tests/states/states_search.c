@@ -208,25 +208,50 @@ static bool is_heard_of(const struct states_choice *choice)
            (choice->kind == STATES_LEAVE) || (choice->is_fault && (choice->kind == STATES_CHANGE));
 }
 
-/* Up to so many deaths, starts, departures and planned changes, each once the one before has ended. */
-static const char *prompt_after(uint32_t faults)
+/* The last one may also be a link that is cut, or a rank that asks: then clocks go on. */
+static bool is_next(const struct states_choice *choice, uint32_t faults)
 {
-    static unsigned char prompt_saved[3][STATES_SAVED_MAX];
-    struct states_choice choices[STATES_CHOICES];
-    uint32_t count;
-    uint32_t kept = schedule.count;
-    bool at_once = goes_to_the_end(choices, &count, true);
-    if (states->broken == NULL && !at_once) states->broken = "what all hear of costs no deadline";
-    if (states->broken != NULL) return states->broken;
-    if (faults > 0) (void)states_save(prompt_saved[faults - 1]);
-    for (uint32_t i = 0; (faults > 0) && (i < count); i++) {
-        if (!is_heard_of(&choices[i])) continue;
+    return is_heard_of(choice) ||
+           ((faults == 1) && ((choice->kind == STATES_CUT) || (choice->kind == STATES_ASK)));
+}
+
+#define PROMPT_FAULTS 4u
+static unsigned char prompt_saved[PROMPT_FAULTS][STATES_SAVED_MAX];
+
+static const char *prompt_after(uint32_t faults, bool started);
+
+/* Each of what may happen next; `starts`: a process only. */
+static const char *prompt_each(const struct states_choice *choices, uint32_t count, uint32_t faults,
+                               bool starts)
+{
+    (void)states_save(prompt_saved[faults - 1]);
+    for (uint32_t i = 0; i < count; i++) {
+        if (starts ? (choices[i].kind != STATES_START) : !is_next(&choices[i], faults)) continue;
         states_restore(prompt_saved[faults - 1]);
         schedule.steps[schedule.count++] = choices[i];
         states_step(&choices[i]);
-        if (prompt_after(faults - 1) != NULL) return states->broken;
+        if (prompt_after(faults - 1, choices[i].kind == STATES_START) != NULL)
+            return states->broken;
         schedule.count--;
     }
+    states_restore(prompt_saved[faults - 1]);
+    return NULL;
+}
+
+/* Up to so many deaths, starts, departures and planned changes, each once what came before has ended;
+ * a process may also be started right after another one. */
+static const char *prompt_after(uint32_t faults, bool started)
+{
+    struct states_choice choices[STATES_CHOICES];
+    uint32_t kept = schedule.count;
+    uint32_t count = states_choices(choices);
+    bool may_wait = (states->cuts + states->asks > 0);
+    if (started && (faults > 0) && (prompt_each(choices, count, faults, true) != NULL))
+        return states->broken;
+    may_wait = goes_to_the_end(choices, &count, true) || may_wait;
+    if (states->broken == NULL && !may_wait) states->broken = "what all hear of costs no deadline";
+    if (states->broken != NULL) return states->broken;
+    if ((faults > 0) && (prompt_each(choices, count, faults, false) != NULL)) return states->broken;
     schedule.count = kept;
     return NULL;
 }
@@ -236,7 +261,7 @@ const char *states_prompt(const struct states_limits *limits)
     states_open(limits);
     schedule.limits = *limits;
     schedule.count = 0;
-    return prompt_after(3);
+    return prompt_after((limits->ids == 3) ? PROMPT_FAULTS : PROMPT_FAULTS - 1, false);
 }
 
 /* ---- random walks ---- */

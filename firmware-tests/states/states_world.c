@@ -56,8 +56,9 @@ static struct gf_members_progress progress_of(const struct states_proc *self)
 {
     bool joins = gf_view_joins(self->members);
     uint32_t behind = self->members->member_id & 1u;
-    return (struct gf_members_progress){
-        .steps = joins ? 0 : self->steps + 1 - behind, .applied = 1, .partial = joins ? 1 : 0};
+    return (struct gf_members_progress){.steps = joins ? 0 : self->steps + 1 - behind,
+                                        .applied = (self->members->member_id != 2) ? 1 : 0,
+                                        .partial = joins ? 1 : 0};
 }
 
 static bool is_cut_for_silence(const struct gf_members *members)
@@ -83,6 +84,7 @@ static void change_begin(uint32_t proc, bool planned)
                                              .silent_ns = STATES_WAIT_NS,
                                              .away_ns = STATES_WAIT_NS};
     self->state = STATES_CHANGES;
+    states_rules_change(proc, &reason.own);
     self->was_silent = names && is_cut_for_silence(members);
     gf_view_change(members, self->now_ns, &reason);
 }
@@ -121,6 +123,7 @@ static void change_poll(uint32_t proc)
         self->gave_up = (status < 0) && !self->leaves &&
                         !self->members->table[states_id(proc)].excluded &&
                         (!self->members->view.is_cut || (states->cuts < 2));
+        if (self->gave_up && !gf_view_joins(self->members)) states_rules_failed(proc);
         return;
     }
     self->state = STATES_JOINS;
@@ -151,7 +154,9 @@ static void proc_poll(uint32_t proc)
     }
     gf_status status = gf_members_poll(self->members, self->now_ns);
     if (status == GF_OK) self->state = STATES_MEMBER;
-    if (status < 0) change_begin(proc, false);
+    if (status >= 0) return;
+    states_rules_failed(proc);
+    change_begin(proc, false);
 }
 
 /* Polls until another poll changes nothing: what would come in between could come before. */
@@ -392,6 +397,7 @@ static uint32_t reader_of(const struct states_choice *choice)
 static void started(uint32_t proc)
 {
     states->starts++;
+    states->lossy = states->lossy || id_runs(states_id(proc));
     for (uint32_t other = 0; other < STATES_PROCS; other++)
         states->procs[other].told &= (uint8_t) ~(1u << states_id(proc)); /* the list is true */
     proc_open(proc, true);
@@ -406,6 +412,7 @@ void states_step(const struct states_choice *choice)
     case STATES_DELIVER:
     case STATES_LOSE:
         proc = reader_of(choice);
+        states->lossy = states->lossy || (choice->kind == STATES_LOSE);
         states_deliver(&states->conns[choice->a], choice->b, choice->kind == STATES_LOSE);
         break;
     case STATES_CONNECT: states_connect(choice->a, choice->b); return;
@@ -428,6 +435,7 @@ void states_step(const struct states_choice *choice)
         break;
     case STATES_ASK:
         states->asks++;
+        states->lossy = true;
         self->state = STATES_ASKS;
         break;
     case STATES_CRASH:
@@ -437,6 +445,7 @@ void states_step(const struct states_choice *choice)
     case STATES_START: started(proc); break;
     case STATES_CUT:
         states->cuts++;
+        states->lossy = true;
         states_cut(&states->conns[choice->a]);
         return;
     case STATES_KINDS: return;
@@ -680,7 +689,8 @@ uint64_t states_hash(void)
         mix(0, states->crashes | ((uint64_t)states->starts << 8) | ((uint64_t)states->cuts << 16) |
                    ((uint64_t)states->changes << 24) | ((uint64_t)states->leaves << 32) |
                    ((uint64_t)states->planned << 40) | ((uint64_t)states->asks << 56));
-    hash = mix(hash, states->decided | ((uint64_t)states->hasty << 32));
+    hash = mix(hash,
+               states->decided | ((uint64_t)states->hasty << 32) | ((uint64_t)states->lossy << 33));
     for (uint32_t proc = 0; proc < STATES_PROCS; proc++) {
         hash = mix(hash, states->procs[proc].was_started);
         if (states_lives(proc)) hash = proc_hash(hash, &states->procs[proc]);

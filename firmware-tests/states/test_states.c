@@ -139,6 +139,11 @@ static const struct {
      {.ids = 3, .members = 3, ANY},
      {"ask 2a", "deliver 2a>0a", "deliver 0a>1a", "deliver 1a>0a", "deliver 0a>2a", "deliver 2a>0a",
       "cut 2a>0a", "crash 1a"}},
+    /* 3 was connected to 2 as it began to look for anybody, and had heard of no coordinator */
+    {"a process that looks for anybody knows that its connections are closed",
+     {.ids = 4, .members = 4, .listed = true, .spare = true, ANY},
+     {"leave 0a", "change 1a", "deliver 1a>0a", "deliver 0a>1a", "deliver 1a>0a", "change 3a",
+      "deliver 3a>0a", "tick 0a", "deliver 0a>3a", "deliver 3a>0a", "tick 3a", "crash 1a"}},
     /* 1a commits what 0 had proposed: that takes in 1b, which was started while 1a lives */
     {"who leads commits a proposal that takes in another process of its id, and is not of it",
      {.ids = 3, .members = 3, ANY},

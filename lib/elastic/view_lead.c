@@ -29,7 +29,8 @@ static gf_status reform(struct gf_members *members, uint32_t id)
 gf_status gf_view_turn(struct gf_members *members, uint32_t id)
 {
     gf_status status = reform(members, id);
-    if ((status < 0) || (id == members->view.coordinator)) return status;
+    /* whoever looks for anybody has closed all, also where it knew of no coordinator */
+    if ((status < 0) || ((id == members->view.coordinator) && (id != GF_RANK_NONE))) return status;
     members->view.coordinator = id;
     /* connections to the one before are closed; the way to this one may stand already */
     for (uint32_t other = 0; other < members->id_count; other++) {
