@@ -88,14 +88,14 @@ bool gf_view_is_majority(const struct gf_members *members, const unsigned char *
     const struct members_list *list = &members->view.epoch;
     uint32_t count = 0;
     uint32_t of = 0;
-    uint32_t lowest = GF_RANK_NONE;
+    bool has_lowest = false;
     for (uint32_t id = members->id_count; id-- > 0;) {
         if (!gf_view_has(list->bits, id)) continue;
         of++;
-        count += gf_view_has(here, id) ? 1u : 0u;
-        lowest = id;
+        has_lowest = gf_view_has(here, id);
+        count += has_lowest ? 1u : 0u;
     }
-    return (2 * count > of) || ((2 * count == of) && (of > 0) && gf_view_has(here, lowest));
+    return (2 * count > of) || ((2 * count == of) && has_lowest);
 }
 
 /* Nobody else can decide, or has: each id has its member on `here`, or had no process, or one that

@@ -105,10 +105,7 @@ void gf_view_join(struct gf_members *members, uint32_t id, struct gf_get *get)
     char why[240];
     struct join join;
     struct member *member = &members->table[id];
-    if (!join_get(members, get, &join)) {
-        get->bad = true;
-        return;
-    }
+    if (!join_get(members, get, &join)) return;
     if (!gf_member_is_recovering(member)) {
         /* a commit has taken it in, and it had answered before it heard */
         bool again = (join.incarnation == member->incarnation);

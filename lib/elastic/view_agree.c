@@ -53,8 +53,7 @@ static void waiting_add(const struct gf_members *members, struct members_list *l
         if (gf_view_has(list->bits, id)) lowest = false;
         /* so it is of no epoch, and not in the list yet */
         if (member->state != MEMBER_WAITS) continue;
-        if (lowest && (room == stay) && (stay > 1)) room--;
-        lowest = false;
+        if (lowest && (room == stay)) room--;
         gf_view_add(list->bits, id);
         list->incarnation[list->taken_count] = member->incarnation;
         list->taken[list->taken_count++] = (uint16_t)id;
@@ -68,7 +67,6 @@ static bool proposal_make(struct gf_members *members, const unsigned char *here)
     struct members_view *view = &members->view;
     struct view_proposal *next = &view->accepted;
     uint32_t stay = 0;
-    memset(next, 0, sizeof *next);
     next->list.epoch = view->epoch.epoch + 1;
     for (uint32_t id = members->id_count; id-- > 0;) {
         bool leaves = (id == members->member_id) ? view->reason.leaves : members->table[id].leaves;
@@ -194,13 +192,12 @@ static bool missing_seek(struct gf_members *members)
     bool alone = true;
     bool awaited = false;
     for (uint32_t id = 0; id < members->id_count; id++) {
-        bool other = (id != members->member_id) && gf_view_has(members->view.epoch.bits, id);
-        bool lives = other && may_live(members, id);
-        alone = alone && !(lives && members->table[id].connected);
+        const struct member *member = &members->table[id];
+        if ((id == members->member_id) || !gf_view_has(members->view.epoch.bits, id)) continue;
+        if (may_live(members, id) && member->connected) alone = false;
         /* who names the ended would have named it: so it runs, or was started again */
-        bool runs =
-            other && members->view.noted.told && !gf_view_has(members->view.noted.ended, id);
-        awaited = awaited || lives || runs || (other && (members->table[id].state == MEMBER_WAITS));
+        if (!gf_view_has(members->view.noted.ended, id) || (member->state == MEMBER_WAITS))
+            awaited = true;
     }
     if (members->view.rounds == 0) round_begin(members);
     uint32_t id = missing_find(members, alone);
@@ -279,7 +276,7 @@ void gf_view_collect(struct gf_members *members, uint32_t own, struct gf_get *ge
     bool outdated = gf_view_is_outdated(members, may_come);
     uint64_t most_ns = (connected > 0) ? view->reason.silent_ns : view->reason.away_ns;
     bool late = (waited_ns >= most_ns);
-    bool told = view->noted.told && members->was_member;
+    bool told = view->noted.told;
     for (uint32_t id = 0; late && told && (id < members->id_count); id++)
         members->table[id].excluded = false;
     count = who(members, MEMBER_REPORTED, here);

@@ -196,8 +196,7 @@ void gf_view_accepted(struct gf_members *members, uint32_t id, struct gf_get *ge
     uint32_t epoch = gf_get_u32(get);
     uint32_t number = gf_get_u32(get);
     if (get->bad || (epoch != view->epoch.epoch) || (number != view->view)) return;
-    if ((member->state == MEMBER_REPORTED) && member->answered && (member->view == view->view))
-        member->state = MEMBER_ACCEPTED;
+    if (member->state == MEMBER_REPORTED) member->state = MEMBER_ACCEPTED; /* in what view: who() */
 }
 
 struct commit {
