@@ -66,14 +66,14 @@ shm() {
     check "${1}_mapping_is_the_footprint" both mapping_is_the_footprint
 }
 
-shm shm 400 link.private_memory=false
+shm shm 100 link.private_memory=false
 sockets() { # no allocation either, and no mapping: messages lie where they go
     judged "$@" || return
     check "${1}_no_step_has_any" both no_step_has_any
 }
-sockets sockets 400 link.private_memory=true
+sockets sockets 100 link.private_memory=true
 sockets streams 60 link.private_memory=true link.streams=3 link.checksum=true
-judged ucx 400 link.private_memory=true link.driver=ucx link.transports=tcp link.devices=lo rendezvous.insecure=true
+judged ucx 100 link.private_memory=true link.driver=ucx link.transports=tcp link.devices=lo rendezvous.insecure=true
 shm fp16_ring 60 exchange.wire=fp16 exchange.algorithm=ring
 shm sparse 60 sparse.enabled=true sparse.chunk_elems=4096 sparse.warmup_steps=5 sparse.ramp_steps=10
 finish

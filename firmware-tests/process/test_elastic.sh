@@ -10,7 +10,7 @@ RUNS=${RUNS:-1} steps=1000
 # run RANKS VICTIM MS TRANSPORTS SIGNAL: VICTIM gets SIGNAL MS after training has begun; the log is in $scratch/log.
 run() {
     job_start "-n $1 --elastic" --steps $steps --set "link.private_memory=$4" --set rendezvous.join_timeout=12s \
-        --set exchange.timeout=3s --set link.idle=yield || return 1
+        --set exchange.timeout=3s --set link.idle=sleep || return 1
     nap "$3"
     began=$(date +%s%N)
     signal "$5" "$2"

@@ -41,7 +41,7 @@ over() { # LINK: the settings of a job
 goes_on() { # LINK: one of three ranks is killed
     # shellcheck disable=SC2046
     job_start "-n 3 --elastic" --steps 600 --set rendezvous.join_timeout=12s --set exchange.timeout=3s \
-        --set link.idle=yield $(over "$1") || return 1
+        --set link.idle=sleep $(over "$1") || return 1
     signal KILL 1
     wait $job && grep -q 'the same on all ranks' "$scratch/log" &&
         [ "$(grep -c 'elastic: rank' "$scratch/log")" -eq 2 ] || show

@@ -48,9 +48,9 @@ survives_an_outage() {
     sed 's/insecure/keepalive = "2 s"; insecure/' "$scratch/net.cfg" >"$scratch/outage.cfg"
     before=$(carried eth0)
     net_run_nodes 60 2 "$BUILD/gf-train" --config "$scratch/outage.cfg" --model linear --data "$scratch/outage" \
-        --batch 12 --steps 12000 >"$scratch/out" 2>&1 &
+        --batch 12 --steps 6000 >"$scratch/out" 2>&1 &
     job=$!
-    until [ $(($(carried eth0) - before)) -gt 20000000 ]; do # of 380 MB
+    until [ $(($(carried eth0) - before)) -gt 20000000 ]; do # of 190 MB
         kill -0 $job 2>/dev/null || { echo "ended before the outage"; tail -n 30 "$scratch/out"; return 1; }
         sleep 0.05
     done

@@ -89,13 +89,13 @@ check "linear_is_split" job slinear 2 --model linear --steps 50 --split linear -
 check "linear_split_learns_what_it_learns_whole" near linear2 slinear 1e-5
 check "linear_split_moves_what_enters_and_leaves" \
     [ "$(value slinear split_bytes)" -eq $((50 * (784 + 2 * 10) * 64 * 4)) ]
-fc1="--steps 50 --batch 16 --lr 0.005 --algorithm ring"
+fc1="--steps 12 --batch 16 --lr 0.005 --algorithm ring"
 # shellcheck disable=SC2086
 check "fc1_is_whole" job whole 2 $fc1
 # shellcheck disable=SC2086
 check "fc1_is_split" job split 2 $fc1 --split fc1
 check "fc1_split_learns_what_it_learns_whole" near whole split 1e-5
-check "fc1_split_moves_what_enters_and_leaves" moved split 50 2 $(((3136 + 512) * 16))
+check "fc1_split_moves_what_enters_and_leaves" moved split 12 2 $(((3136 + 512) * 16))
 check "fc1_split_has_equal_weights" hashes_equal split 2
 constant="--model linear --split linear --set rate.base=0.01 --set rate.warmup_steps=5"
 half() { # NAME RANKS STEPS OPTION..
@@ -187,8 +187,8 @@ check "pmi" both pmi "PMI_RANK=0 PMI_SIZE=2" "PMI_RANK=1 PMI_SIZE=2" "$address"
 master="MASTER_ADDR=nowhere.invalid MASTER_PORT=1"
 check "torchrun" both torch "RANK=0 WORLD_SIZE=2 $master" "RANK=1 WORLD_SIZE=2 $master" "$address"
 two_jobs() {
-    job first 2 --model linear --steps 2000 --lr 0.001 & one=$!
-    job second 2 --model linear --steps 2000 --lr 0.001 & two=$!
+    job first 2 --model linear --steps 500 --lr 0.001 & one=$!
+    job second 2 --model linear --steps 500 --lr 0.001 & two=$!
     wait $one && wait $two
 }
 check "two_jobs_at_once" two_jobs

@@ -48,8 +48,9 @@ void gf_view_lost(struct gf_members *members, uint32_t id, struct gf_get *get)
 static uint64_t quiet_ns(const struct gf_members *members)
 {
     uint32_t silent = 0;
-    for (uint32_t id = 0; id < members->id_count; id++) silent += members->table[id].passed_over;
-    return QUIET_NS << ((silent < 2) ? silent : 2);
+    for (uint32_t id = 0; (id < members->id_count) && (silent < 2); id++)
+        silent += members->table[id].passed_over;
+    return QUIET_NS << silent;
 }
 
 /* One that has not begun to collect may be busy. Whoever is sought may look for others itself, and
