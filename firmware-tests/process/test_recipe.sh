@@ -16,7 +16,7 @@ ends_at() {
 }
 
 check "the_patch_is_under_60_lines" [ "$(blocks 1 2 3 4 5 6 | wc -l)" -lt 60 ]
-cp firmware-tests/process/program_recipe.c "$scratch/trainer.c"
+cp tools/example/trainer.c "$scratch/trainer.c"
 for n in 0 1 2 3 4 5 6; do
     if [ "$n" -gt 0 ]; then
         blocks "$n" >"$scratch/block"

@@ -1,6 +1,6 @@
 /* A trainer for one process, in the shape of many written in C: flat buffers of parameters,
- * gradients and moments, and an Adam of its own. lib/RECIPE.md takes it to all ranks of a job: its
- * block N goes where "recipe N" stands. */
+ * gradients and moments, and an Adam of its own. RECIPE.md (in lib/, installed beside this folder)
+ * takes it to all ranks of a job: its block N goes where "recipe N" stands. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
