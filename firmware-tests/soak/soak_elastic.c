@@ -2,6 +2,7 @@
  * in. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/soak/soak.h"
+#include "lib/elastic/view.h"
 
 #define ADMIT_NS UINT64_C(60000000)
 #define WAIT_NS UINT64_C(20000000) /* between two steps that are made only to let a joiner in */
@@ -56,6 +57,8 @@ void soak_turn_shrink(struct soak_job *job, uint32_t rank)
     gf_status status;
     if (job->plan.told) world_ended_tell(&job->w, rank);
     status = gf_epoch_poll(job->w.ranks[rank].gf);
+    /* With what had reached it before it may have ended a step that the others began anew. */
+    if (gf_view_is_left_out(job->w.ranks[rank].gf->members)) job->done[rank] = 0;
     if (status == GF_AGAIN) return;
     if ((status == GF_OK) && gf_left(job->w.ranks[rank].gf)) {
         job->ranks[rank].left = true;
