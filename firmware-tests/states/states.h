@@ -88,6 +88,7 @@ struct states_proc {
     /* Its change has failed, and it neither leaves nor was cut off by the others; one that was cut goes
      * for its answer once more where its connection is lost, and not a third time. */
     bool gave_up;
+    bool partial;    /* its weights are none, or half those of another */
     bool was_silent; /* the change under way, or its last one, began as it was cut for silence */
     uint8_t told;    /* ids that it was told have ended, a bit each */
     uint64_t now_ns;
@@ -150,8 +151,8 @@ void states_refuse(uint32_t from);
 /* The next event of a direction; lost: its frames are, and the end is next. */
 bool states_may_deliver(const struct states_conn *conn, uint32_t direction, bool lost);
 void states_deliver(struct states_conn *conn, uint32_t direction, bool lost);
-/* Has the process a connection of that id, as far as it knows? */
-bool states_is_connected(uint32_t proc, uint32_t id);
+/* Ids to which the process has a connection, as far as it knows, a bit each. */
+uint32_t states_connected(uint32_t proc);
 bool states_may_cut(const struct states_conn *conn);
 void states_cut(struct states_conn *conn);
 /* There is an event that the process has not taken. */
@@ -228,6 +229,7 @@ const char *states_replay(const struct states_limits *limits, const char *const 
 struct states_before {
     view_state state;
     uint32_t epoch, view;
+    uint8_t dials;
 };
 /* The process reads the list of the ended. */
 void states_rules_noted(uint32_t proc);

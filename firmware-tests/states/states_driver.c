@@ -245,11 +245,17 @@ void states_deliver(struct states_conn *conn, uint32_t direction, bool lost)
     }
 }
 
-bool states_is_connected(uint32_t proc, uint32_t id)
+uint32_t states_connected(uint32_t proc)
 {
-    uint32_t direction;
-    const struct states_conn *conn = conn_find(proc, id, &direction);
-    return (conn != NULL) && conn->pipe[1 - direction].opened;
+    uint32_t ids = 0;
+    for (uint32_t i = 0; i < STATES_CONNS; i++) {
+        const struct states_conn *conn = &states->conns[i];
+        const struct states_pipe *reads = &conn->pipe[(conn->dialler == proc) ? 1 : 0];
+        bool is_its = conn->used && ((conn->dialler == proc) || (conn->acceptor == proc));
+        if (!is_its || reads->closed || !reads->opened) continue;
+        ids |= 1u << states_id((conn->dialler == proc) ? conn->acceptor : conn->dialler);
+    }
+    return ids;
 }
 
 bool states_may_cut(const struct states_conn *conn)

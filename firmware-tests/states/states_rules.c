@@ -17,6 +17,8 @@
  *     who has ended        of the epoch before nobody lives that this one leaves out, where it says so
  *     nothing goes wrong   then nothing fails. And as long as no link is cut, no rank asks and no clock
  *                          hastens, nobody that lives is left out
+ *     who is cut           leaves; and whoever hears that others have gone on is of no epoch, or ends
+ *     who has ended        as its kernel or the list said, or is the culprit, is not asked to coordinate
  *     connections          are known as they stand, and who has said something has one
  *     an id is given once  no two new processes are taken in with one id, as far as anybody lives
  *                          who knows
@@ -181,14 +183,30 @@ void states_rules_noted(uint32_t proc)
 static void connected_check(uint32_t proc)
 {
     const struct gf_members *members = states->procs[proc].members;
+    uint32_t connected = states_connected(proc);
     for (uint32_t id = 0; id < states->limits.ids; id++) {
         const struct member *member = &members->table[id];
         bool says = (member->state >= MEMBER_REPORTED) && (member->state != MEMBER_DISCONNECTED) &&
                     (member->state != MEMBER_DEAD);
-        if (member->connected != states_is_connected(proc, id))
+        if (member->connected != (((connected >> id) & 1u) != 0))
             broken("a connection is known as it stands");
+        if ((member->owed != 0) && !member->connected)
+            broken("who is told something has a connection");
         if (says && !member->connected) broken("who has said something has a connection");
     }
+}
+
+static void seek_check(uint32_t proc, uint32_t dials_before)
+{
+    const struct states_proc *self = &states->procs[proc];
+    const struct members_view *view = &self->members->view;
+    if ((view->state == VIEW_NONE) || (view->state >= VIEW_COMMITTED)) return;
+    if (view->gone_on.epoch != 0) broken("who hears that others have gone on is of no epoch");
+    if (view->is_cut && !view->reason.leaves) broken("who is cut leaves");
+    if ((self->dials == dials_before) || (self->dials >= STATES_PROCS)) return;
+    if (gf_view_joins(self->members)) return; /* it asks all that it knows */
+    const struct member *to = &self->members->table[states_id(self->dials)];
+    if ((to->state == MEMBER_DEAD) || to->excluded) broken("who has ended is not asked");
 }
 
 void states_rules_failed(uint32_t proc)
@@ -277,6 +295,7 @@ void states_rules_poll(uint32_t proc, const struct states_before *before)
         room_check(proc, view);
     }
     connected_check(proc);
+    seek_check(proc, before->dials);
     self->view = view->view;
     if (view->view >= STATES_VIEWS) return;
     if ((view->asked_view == view->view) && (view->asked_epoch == list.epoch))
@@ -341,6 +360,18 @@ static void common_check(const struct gf_members_plan *plan, const struct member
     if (plan->lags != (least != most)) broken("who lags is said");
 }
 
+/* Whoever the epoch leaves out was on the list as it was read last. */
+static bool are_named(uint32_t proc, const struct members_list *list)
+{
+    const struct states_proc *self = &states->procs[proc];
+    for (uint32_t id = 0; id < states->limits.ids; id++) {
+        bool stays = (((list->bits[0] >> id) & 1u) != 0) && (gf_view_list_took(list, id) == 0);
+        bool named = ((self->told >> id) & 1u) != 0;
+        if ((((self->last.bits[0] >> id) & 1u) != 0) && !stays && !named) return false;
+    }
+    return (self->epoch == self->members->setup.epoch) && (list->epoch == self->epoch + 1);
+}
+
 void states_rules_plan(uint32_t proc, const struct gf_members_plan *plan)
 {
     const struct members_view *view = &states->procs[proc].members->view;
@@ -352,6 +383,9 @@ void states_rules_plan(uint32_t proc, const struct gf_members_plan *plan)
     if (!is_room(list)) broken("who stays is a quorum of the new list");
     if (gf_view_left_ended(states->procs[proc].members) && has_left_one(proc, list))
         broken("who is said to have ended has");
+    if (states->limits.listed && !gf_view_left_ended(states->procs[proc].members) &&
+        are_named(proc, list))
+        broken("it is said that all have ended whom the list names");
     common_check(plan, list);
 }
 

@@ -43,6 +43,7 @@ static void proc_open(uint32_t proc, bool rejoins)
     memset(self, 0, sizeof *self);
     self->was_started = true;
     self->is_new = setup.is_new;
+    self->partial = rejoins;
     self->now_ns = STATES_WAIT_NS + proc; /* of which its incarnation is made */
     self->state = STATES_JOINS;
     states_driver_open(proc, rejoins);
@@ -51,14 +52,13 @@ static void proc_open(uint32_t proc, bool rejoins)
     self->incarnation = self->members->incarnation;
 }
 
-/* A member may be one step behind the others. */
+/* A member may be one step behind the others. Whoever lags has whole weights once its epoch is in use. */
 static struct gf_members_progress progress_of(const struct states_proc *self)
 {
-    bool joins = gf_view_joins(self->members);
-    uint32_t behind = self->members->member_id & 1u;
-    return (struct gf_members_progress){.steps = joins ? 0 : self->steps + 1 - behind,
-                                        .applied = (self->members->member_id != 2) ? 1 : 0,
-                                        .partial = joins ? 1 : 0};
+    uint32_t id = self->members->member_id;
+    return (struct gf_members_progress){.steps = self->partial ? 0 : self->steps + 1 - (id & 1u),
+                                        .applied = (id != 2) ? 1 : 0,
+                                        .partial = self->partial ? 1 : 0};
 }
 
 static bool is_cut_for_silence(const struct gf_members *members)
@@ -109,6 +109,12 @@ static void ended_tell(uint32_t proc)
     states_rules_noted(proc);
 }
 
+static bool is_behind(const struct states_proc *self, const struct gf_members_plan *plan)
+{
+    const struct gf_members_progress *own = &self->members->view.reason.own;
+    return (own->steps != plan->progress.steps) || (own->applied != plan->progress.applied);
+}
+
 static void change_poll(uint32_t proc)
 {
     struct states_proc *self = &states->procs[proc];
@@ -120,7 +126,7 @@ static void change_poll(uint32_t proc)
         if (strstr(gf_members_error(self->members)->text, VIEW_BROKEN) != NULL)
             states->broken = VIEW_BROKEN;
         self->state = STATES_ENDS;
-        self->gave_up = (status < 0) && !self->leaves &&
+        self->gave_up = (status < 0) && (status != GF_ERR_DATA) && !self->leaves &&
                         !self->members->table[states_id(proc)].excluded &&
                         (!self->members->view.is_cut || (states->cuts < 2));
         if (self->gave_up && !gf_view_joins(self->members)) states_rules_failed(proc);
@@ -128,6 +134,7 @@ static void change_poll(uint32_t proc)
     }
     self->state = STATES_JOINS;
     states_rules_plan(proc, &plan);
+    self->partial = self->partial || plan.left_out || is_behind(self, &plan);
     self->steps = plan.progress.steps;
     gf_view_epoch_join(self->members, ENDPOINT, sizeof ENDPOINT, self->now_ns);
 }
@@ -153,7 +160,10 @@ static void proc_poll(uint32_t proc)
         return;
     }
     gf_status status = gf_members_poll(self->members, self->now_ns);
-    if (status == GF_OK) self->state = STATES_MEMBER;
+    if (status == GF_OK) {
+        self->state = STATES_MEMBER;
+        self->partial = false;
+    }
     if (status >= 0) return;
     states_rules_failed(proc);
     change_begin(proc, false);
@@ -166,7 +176,7 @@ static void turn(uint32_t proc)
     for (uint32_t i = 0; (i < POLLS_MAX) && states_lives(proc); i++) {
         const struct gf_members *members = self->members;
         const struct states_before before = {members->view.state, members->view.epoch.epoch,
-                                             members->view.view};
+                                             members->view.view, self->dials};
         states_state state = self->state;
         members_state members_before = members->state;
         proc_poll(proc);
@@ -621,8 +631,8 @@ static uint64_t proc_hash(uint64_t hash, const struct states_proc *self)
     uint64_t deadline_ns = deadline_of(self);
     hash = mix(hash, (uint64_t)self->state | ((uint64_t)self->coordinator << 8) |
                          ((uint64_t)self->dials << 16) | ((uint64_t)self->rejoins << 24) |
-                         ((uint64_t)self->leaves << 25) | ((uint64_t)self->was_silent << 26) |
-                         ((uint64_t)self->told << 32) |
+                         ((uint64_t)self->leaves << 25) | ((uint64_t)self->partial << 27) |
+                         ((uint64_t)self->was_silent << 26) | ((uint64_t)self->told << 32) |
                          ((uint64_t)(deadline_ns > self->now_ns) << 40));
     hash = mix(hash,
                (uint64_t)members->state | ((uint64_t)members->was_member << 8) |
