@@ -282,6 +282,39 @@ TEST(a_report_counts_where_it_fits)
     }
 }
 
+/* Rank 2, connected anew, says so many bytes of its JOIN as this process; 0: as much as it has. */
+static bool join_take(struct gf_members *members, uint32_t incarnation, uint32_t bytes)
+{
+    struct gf_members *from = world.ranks[2].members;
+    struct gf_get get = {.at = from->scratch};
+    from->incarnation = incarnation;
+    get.left = gf_view_frame_put(from, MEMBERS_JOIN);
+    if (bytes != 0) get.left = bytes;
+    members->table[2].connected = true;
+    return gf_view_frame(members, 2, MEMBERS_JOIN, &get);
+}
+
+/* .. cut short anywhere changes nothing. Its number is any but 0; on a plain connection, too. */
+TEST(a_join_is_whole_and_names_a_process)
+{
+    struct gf_members *members = collector();
+    struct member *member = &members->table[2];
+    member->state = MEMBER_RECOVERING;
+    member->incarnation = 5;
+    uint32_t whole = gf_view_frame_put(world.ranks[2].members, MEMBERS_JOIN);
+    for (uint32_t bytes = 1; bytes < whole; bytes++) {
+        assert_false(join_take(members, 7, bytes));
+        assert_int_equal(member->state, MEMBER_RECOVERING);
+        assert_int_equal(member->incarnation, 5);
+    }
+    member->state = MEMBER_EXPECTED;
+    assert_false(join_take(members, 0, 0));
+    assert_int_equal(member->state, MEMBER_EXPECTED);
+    assert_true(join_take(members, 1, 0));
+    assert_int_equal(member->state, MEMBER_WAITS);
+    members_world_end();
+}
+
 TEST(a_process_that_proved_nothing_changes_no_view)
 {
     const struct gf_rendezvous_event refused = {
@@ -392,6 +425,19 @@ TEST(an_error_has_a_code)
         assert_int_equal(get.bad, codes[i] >= 0);
         assert_int_equal(error.code, (codes[i] < 0) ? codes[i] : GF_OK);
     }
+}
+
+/* Of a rank whose address fills its place. */
+TEST(an_address_ends_in_its_place)
+{
+    members_world_open(3, false, 0);
+    members_world_until(GF_OK);
+    struct gf_members *members = world.ranks[0].members;
+    memset(members_endpoint_at(members, 1), 'x', GF_CONTROL_ADDRESS_BYTES);
+    gf_view_epoch_begun(members);
+    assert_int_equal(strnlen(members->table[1].address, GF_CONTROL_ADDRESS_BYTES),
+                     GF_CONTROL_ADDRESS_BYTES - 1);
+    members_world_end();
 }
 
 /* Rank `to` of three, which hears of `size` bytes of rank `of`, `piece` of them at `at`, from rank

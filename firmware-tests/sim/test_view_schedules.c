@@ -443,21 +443,27 @@ TEST(who_has_promised_waits_for_as_long_as_its_coordinator)
  * next epoch of that change leaves out lives. */
 TEST(a_list_of_the_ended_is_not_of_those_that_came_in_since)
 {
-    views_open(3, true);
-    views.once = true;
-    views_stop(2, true);
-    views_crash(1);
-    views_for(SECOND / 10);
-    views_start(1);
-    views_for(SECOND);
-    views_stop(2, false);
-    for (uint32_t i = 0; (i < 10000) && (views_epoch(0) < 1); i++) views_for(SECOND / 1000);
-    views_stop(1, true);
-    views_fail(1);
-    views_until(views_done, 8 * VIEWS_WAIT_NS);
-    EXPECT("0 begins epoch 1: members 7", "0 begins epoch 2: members 5");
-    assert_false(views.ranks[0].left_ended);
-    views_close();
+    for (uint32_t ended = 0; ended < 2; ended++) {
+        uint32_t other = 1 - ended;
+        views_open(3, true);
+        views.once = true;
+        views_stop(2, true);
+        views_crash(ended);
+        views_for(SECOND / 10);
+        views_start(ended);
+        views_for(SECOND);
+        views_stop(2, false);
+        for (uint32_t i = 0; (i < 10000) && (views_epoch(other) < 1); i++) views_for(SECOND / 1000);
+        views_stop(ended, true);
+        views_fail(ended);
+        views_until(views_done, 8 * VIEWS_WAIT_NS);
+        if (ended == 1)
+            EXPECT("0 begins epoch 1: members 7", "0 begins epoch 2: members 5");
+        else
+            EXPECT("1 begins epoch 1: members 7", "1 begins epoch 2: members 6");
+        assert_false(views.ranks[other].left_ended);
+        views_close();
+    }
 }
 
 /* ---- a rank that is to go ---- */

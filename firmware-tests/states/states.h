@@ -230,6 +230,8 @@ struct states_before {
     view_state state;
     uint32_t epoch, view;
     uint8_t dials;
+    uint8_t waits; /* ids of which a process waits here, a bit each */
+    uint8_t known; /* .. of which an address is known */
 };
 /* The process reads the list of the ended. */
 void states_rules_noted(uint32_t proc);

@@ -148,17 +148,35 @@ static bool decides_alone(uint32_t proc)
     return is_majority(&self->last, 1u << proc) || (states->limits.listed && lives_alone);
 }
 
+static bool leads(view_state state)
+{
+    return (state == VIEW_COLLECT) || (state == VIEW_PROPOSED);
+}
+
+/* It still knows where those are that were not taken in since. */
+static void addresses_check(uint32_t proc, uint32_t known_before)
+{
+    const struct gf_members *members = states->procs[proc].members;
+    const struct members_list *list = &members->view.epoch;
+    for (uint32_t id = 0; id < states->limits.ids; id++)
+        if ((((known_before & list->bits[0]) >> id) & 1u) && (gf_view_list_took(list, id) == 0) &&
+            (members->table[id].address[0] == 0))
+            broken("who is left out knows where the others are");
+}
+
 /* It is as if it had ended and another had been started. */
-static void left_out(uint32_t proc, bool led, uint32_t view)
+static void left_out(uint32_t proc, const struct states_before *before)
 {
     struct states_proc *self = &states->procs[proc];
+    bool led = leads(before->state);
     bool decided = (states->decided >> (self->epoch + 1)) != 0;
     if (!states->hasty && !states->lossy) broken("who was not silent is not left out");
     if (!decided && led)
-        decision_check(proc, &self->last, view);
+        decision_check(proc, &self->last, before->view);
     else if (!decided && !decides_alone(proc))
         broken("a process is of no epoch again where others have decided on a later one");
     if (self->incarnation == self->members->incarnation) broken("then it is another process");
+    addresses_check(proc, before->known);
     memset(self->begun, 0, sizeof self->begun);
     memset(&self->last, 0, sizeof self->last);
     self->epoch = self->view = self->knows = 0;
@@ -180,7 +198,7 @@ void states_rules_noted(uint32_t proc)
 }
 
 /* Who has said something is connected; what was said before the connection ended is forgotten. */
-static void connected_check(uint32_t proc)
+static void connected_check(uint32_t proc, uint32_t waits_before)
 {
     const struct gf_members *members = states->procs[proc].members;
     uint32_t connected = states_connected(proc);
@@ -192,6 +210,11 @@ static void connected_check(uint32_t proc)
             broken("a connection is known as it stands");
         if ((member->owed != 0) && !member->connected)
             broken("who is told something has a connection");
+        /* nobody has found fault with the process that comes in */
+        bool comes_in = (((waits_before >> id) & 1u) != 0) && (member->state == MEMBER_EXPECTED) &&
+                        member->connected;
+        if (comes_in && (member->excluded || member->passed_over))
+            broken("who comes in is not the one that was cut");
         if (says && !member->connected) broken("who has said something has a connection");
     }
 }
@@ -200,9 +223,11 @@ static void seek_check(uint32_t proc, uint32_t dials_before)
 {
     const struct states_proc *self = &states->procs[proc];
     const struct members_view *view = &self->members->view;
-    if ((view->state == VIEW_NONE) || (view->state >= VIEW_COMMITTED)) return;
+    bool seeks = (view->state != VIEW_NONE) && (view->state < VIEW_COMMITTED);
+    if (view->is_cut && (seeks ? !view->reason.leaves : (view->state <= VIEW_COMMITTED)))
+        broken("who is cut leaves");
+    if (!seeks) return;
     if (view->gone_on.epoch != 0) broken("who hears that others have gone on is of no epoch");
-    if (view->is_cut && !view->reason.leaves) broken("who is cut leaves");
     if ((self->dials == dials_before) || (self->dials >= STATES_PROCS)) return;
     if (gf_view_joins(self->members)) return; /* it asks all that it knows */
     const struct member *to = &self->members->table[states_id(self->dials)];
@@ -214,11 +239,6 @@ void states_rules_failed(uint32_t proc)
     if (!states->hasty && !states->lossy && (states->crashes == 0) &&
         !gf_view_joins(states->procs[proc].members))
         broken("nothing fails where nothing goes wrong");
-}
-
-static bool leads(view_state state)
-{
-    return (state == VIEW_COLLECT) || (state == VIEW_PROPOSED);
 }
 
 /* How far: whoever comes in has nothing. */
@@ -271,8 +291,7 @@ void states_rules_poll(uint32_t proc, const struct states_before *before)
     bool is_out = (view->state == VIEW_LEFT) || (view->state == VIEW_FAILED);
     if (led && is_out && (view->current.list.epoch == list.epoch + 1))
         decision_check(proc, &list, before->view);
-    if (view->rejoins && (list.epoch == 0) && (self->epoch != 0))
-        left_out(proc, leads(before->state), before->view);
+    if (view->rejoins && (list.epoch == 0) && (self->epoch != 0)) left_out(proc, before);
     if (list.epoch != self->epoch) {
         /* who led decided, unless it still leads, or has failed: then it has heard of what others
          * decided */
@@ -294,7 +313,7 @@ void states_rules_poll(uint32_t proc, const struct states_before *before)
         answers_check(proc, &list, said.promises, said.joins);
         room_check(proc, view);
     }
-    connected_check(proc);
+    connected_check(proc, before->waits);
     seek_check(proc, before->dials);
     self->view = view->view;
     if (view->view >= STATES_VIEWS) return;

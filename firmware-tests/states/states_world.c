@@ -169,14 +169,28 @@ static void proc_poll(uint32_t proc)
     change_begin(proc, false);
 }
 
+static struct states_before before_poll(const struct states_proc *self)
+{
+    const struct gf_members *members = self->members;
+    struct states_before before = {.state = members->view.state,
+                                   .epoch = members->view.epoch.epoch,
+                                   .view = members->view.view,
+                                   .dials = self->dials};
+    for (uint32_t id = 0; id < states->limits.ids; id++) {
+        uint8_t bit = (uint8_t)(1u << id);
+        if (members->table[id].state == MEMBER_WAITS) before.waits |= bit;
+        if (members->table[id].address[0] != 0) before.known |= bit;
+    }
+    return before;
+}
+
 /* Polls until another poll changes nothing: what would come in between could come before. */
 static void turn(uint32_t proc)
 {
     struct states_proc *self = &states->procs[proc];
     for (uint32_t i = 0; (i < POLLS_MAX) && states_lives(proc); i++) {
         const struct gf_members *members = self->members;
-        const struct states_before before = {members->view.state, members->view.epoch.epoch,
-                                             members->view.view, self->dials};
+        const struct states_before before = before_poll(self);
         states_state state = self->state;
         members_state members_before = members->state;
         proc_poll(proc);

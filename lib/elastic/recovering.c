@@ -147,7 +147,6 @@ void gf_view_admit(struct gf_members *members)
         struct member *member = &members->table[id];
         if (gf_view_waits_for(members, &view->epoch, id)) {
             member->state = MEMBER_EXPECTED;
-            member->excluded = member->passed_over = false;
             gf_members_owe_id(members, id, MEMBERS_COMMIT);
         } else if ((member->state == MEMBER_WAITS) && is_anothers(members, id)) {
             (void)snprintf(why, sizeof why, ANOTHERS_TEXT, id);

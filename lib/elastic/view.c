@@ -216,7 +216,6 @@ void gf_view_change(struct gf_members *members, uint64_t now_ns,
     view->reason = *reason;
     view->rounds = view->here_count = 0;
     view->refusal = GF_OK;
-    view->is_cut = false;
     view->sought = GF_RANK_NONE;
     if (reason->planned)
         members->error =
