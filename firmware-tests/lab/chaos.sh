@@ -179,6 +179,9 @@ counts=$(cut -d' ' -f2 "$work/faults" | sort | uniq -c | awk '{ printf "%s%s %s"
 came=$(cat "$work"/log.* | grep -c 'elastic: member .* came ')
 went=$(cat "$work"/log.* | sed -n 's/^.*elastic: .* of \([0-9]*\) from step.*/\1/p' |
     awk '{ n += 1 / $1 } END { print int(n + 0.5) }')
+slow=$(grep -c ' slow host' "$work/faults")
+[ "$faults" -lt 60 ] || [ $((4 * slow)) -le $((3 * faults)) ] ||
+    wrong "$slow of $faults faults are slow links: ranks that are members are not seen as such"
 echo "chaos: $job jobs, $faults faults ($counts), $went epochs, $came ranks came back or in;" \
     "loss ${loss:-?}, quiet ${quiet:-?}"
 [ $failed -eq 0 ] && echo "ok chaos" && exit 0

@@ -64,6 +64,7 @@ ranks_look() {
         $3 == "error:" || $4 == "error:" ||
             /warning: rank [0-9]+: .*step [0-9]+, (operation|between)/ { sub(/\[/, "", $2); here[$2 + 0] = 0 }
         /elastic: member [0-9]+ came / { here[$5 + 0] = 1 }
+        /elastic: rank [0-9]+ of [0-9]+ is rank / { sub(/\[/, "", $2); here[$2 + 0] = 1 }
         /elastic: rank .* has left/ { r = $2; gsub(/[^0-9]/, "", r); here[r + 0] = 0 }
         END { for (i = 0; i < 1024; i++) if (here[i]) print i }' "$work/both")
     present='' outside='' running=0
