@@ -79,6 +79,7 @@ static struct gf_members *survivor(bool seeks)
     for (int turn = 0; turn < 20; turn++) (void)members_world_progress(GF_ERR_PEER);
     if (!seeks) return members;
     gf_view_change(members, world.now_ns, &died);
+    assert_true(members->table[2].excluded); /* it said itself that it has failed */
     assert_int_equal(gf_view_poll(members, world.now_ns, &plan), GF_AGAIN);
     assert_int_equal(members->view.view, 1);
     return members;
@@ -282,6 +283,41 @@ TEST(a_report_counts_where_it_fits)
     }
 }
 
+/* .. whatever the number of ids, of which it carries a bit each. */
+TEST(a_refusal_is_read_as_it_was_written)
+{
+    for (uint32_t size = 2; size <= FAKE_RANKS_MAX; size++) {
+        unsigned char payload[512];
+        struct gf_put put = {payload, sizeof payload};
+        struct gf_get get = {.at = payload};
+        struct view_proposal none = {0};
+        members_world_open_epoch(size, 1);
+        members_world_until(GF_OK);
+        gf_view_change(world.ranks[1].members, world.now_ns, &nobody);
+        gf_put_u32(&put, (uint32_t)GF_ERR_DATA);
+        gf_put_u32(&put, 0);
+        gf_view_commit_put(&put, world.ranks[0].members, &none, "why");
+        get.left = (uint32_t)(sizeof payload - put.left);
+        assert_true(gf_view_frame(world.ranks[1].members, 0, MEMBERS_COMMIT, &get));
+        assert_string_equal(error_of(1)->text, "why");
+        members_world_end();
+    }
+}
+
+/* Rank 1 has promised view 4 before rank 0 begins: that leads it at once, and no lower one. */
+TEST(who_leads_leads_the_view_in_which_somebody_is)
+{
+    const struct report report = {3, 4, 1, 0x7, 0, 0, 0};
+    struct gf_members_plan plan = {0};
+    (void)survivor(false);
+    struct gf_members *members = world.ranks[0].members;
+    assert_true(report_take(1, &report));
+    gf_view_change(members, world.now_ns, &nobody);
+    assert_int_equal(gf_view_poll(members, world.now_ns, &plan), GF_AGAIN);
+    assert_int_equal(members->view.view, 4);
+    members_world_end();
+}
+
 /* Rank 2, connected anew, says so many bytes of its JOIN as this process; 0: as much as it has. */
 static bool join_take(struct gf_members *members, uint32_t incarnation, uint32_t bytes)
 {
@@ -338,8 +374,11 @@ TEST(what_may_have_been_chosen_is_proposed_again)
     world.now_ns += 2 * SECOND;
     assert_int_equal(gf_view_poll(members, world.now_ns, &plan), GF_AGAIN);
     assert_int_equal(members->view.state, VIEW_PROPOSED);
+    assert_int_equal(fake.frames[MEMBERS_PREPARE], 1);
+    assert_true(report_take(1, &report)); /* as one does that comes late, or again */
     number_take(0, 1, MEMBERS_ACCEPT, 1, 1);
     assert_int_equal(gf_view_poll(members, world.now_ns, &plan), GF_AGAIN);
+    assert_int_equal(fake.frames[MEMBERS_PREPARE], 2);
     number_take(0, 1, MEMBERS_ACCEPT, 1, 4);
     /* it is of ranks 1 and 2 */
     assert_int_equal(gf_view_poll(members, world.now_ns, &plan), GF_AGAIN);
@@ -358,7 +397,35 @@ TEST(nobody_goes_on_where_all_leave)
     assert_int_equal(gf_view_poll(members, world.now_ns, &plan), GF_ERR_QUORUM);
     assert_string_equal(members->error.text,
                         "every rank that is here leaves: nobody is left to go on");
+    assert_int_equal(fake.frames[MEMBERS_COMMIT], 1); /* rank 1 hears so */
     members_world_end();
+}
+
+/* Rank 0 collects for a planned epoch. Whoever has failed in its last step, or asks why it waits, hears
+ * that it has ended; other words of it change nothing. */
+TEST(who_is_in_the_last_step_hears_that_the_epoch_has_ended)
+{
+    static const struct {
+        members_frame frame;
+        bool warns;
+    } rows[] = {{MEMBERS_FAULT, true}, {MEMBERS_GIVES_UP, true}, {MEMBERS_POSITION, false}};
+    struct gf_members_reason planned = nobody;
+    struct gf_members_plan plan = {0};
+    planned.planned = true;
+    for (size_t i = 0; i < LENGTH(rows); i++) {
+        members_world_open_epoch(3, 1);
+        members_world_until(GF_OK);
+        struct gf_members *members = world.ranks[0].members;
+        gf_view_change(members, world.now_ns, &planned);
+        assert_int_equal(gf_view_poll(members, world.now_ns, &plan), GF_AGAIN);
+        assert_true(gf_view_was_led(members)); /* alone */
+        struct gf_rendezvous_event event = {.kind = GF_RENDEZVOUS_FRAME, .rank = 1, .payload = ""};
+        event.frame_kind = (uint32_t)rows[i].frame | (1u << MEMBERS_KIND_BITS);
+        fake_push(&fake.ends[0], event);
+        assert_int_equal(gf_view_poll(members, world.now_ns, &plan), GF_AGAIN);
+        assert_int_equal(fake.frames[MEMBERS_ERROR], rows[i].warns ? 2 : 0);
+        members_world_end();
+    }
 }
 
 TEST(who_is_behind_by_an_epoch_learns_of_it)
