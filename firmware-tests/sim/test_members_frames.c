@@ -200,6 +200,19 @@ TEST(who_has_failed_and_is_left_behind_keeps_its_error)
                      0);
 }
 
+/* It asks those that went on, and not the coordinator that it had, which need not be one any more. */
+TEST(who_is_left_behind_asks_those_that_went_on)
+{
+    const struct sent of_2 = {0, 2, 2, 0x4, 0};
+    struct gf_members *members = survivor(false);
+    (void)commit_take(GF_OK, &of_2);
+    assert_true(members->table[0].connected);
+    gf_view_change(members, world.now_ns, &died);
+    assert_true(gf_view_is_left_out(members));
+    assert_int_equal(members->table[0].owed & (1u << MEMBERS_JOIN), 0);
+    members_world_end();
+}
+
 /* ---- to the coordinator: DO_VIEW_CHANGE, ACCEPT ---- */
 
 struct report {
