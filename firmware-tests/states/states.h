@@ -110,6 +110,7 @@ struct states_world {
     struct states_limits limits;
     uint8_t crashes, starts, cuts, changes, leaves, asks; /* used of the limits */
     bool hasty;         /* a clock has gone on while something else could come first */
+    bool all_left;      /* who led a change ended it, as all that had come leave */
     bool lossy;         /* a link was cut, a rank asked, or two processes of an id were there */
     uint16_t planned;   /* epochs that are to end, as their members know, a bit each */
     uint16_t decided;   /* numbers of epochs, a bit each */

@@ -286,7 +286,10 @@ void states_rules_poll(uint32_t proc, const struct states_before *before)
     const struct members_view *view = &self->members->view;
     const struct members_list list = view->epoch;
     bool led = leads(before->state) && (self->coordinator == states_id(proc));
-    if (list.epoch >= STATES_EPOCHS) return;
+    if (list.epoch >= STATES_EPOCHS) {
+        states->decided |= (uint16_t)(1u << STATES_EPOCHS); /* others may hear of that */
+        return;
+    }
     /* .. and is not of it */
     bool is_out = (view->state == VIEW_LEFT) || (view->state == VIEW_FAILED);
     if (led && is_out && (view->current.list.epoch == list.epoch + 1))
@@ -443,7 +446,8 @@ static bool starts_are_known(void)
 }
 
 /* All that were of the newest epoch, and that nobody has killed, have ended by themselves, though they
- * were enough to go on and no deadline has passed before its time. */
+ * were enough to go on, no deadline has passed before its time, and who led had not met ranks alone
+ * that leave. */
 static void somebody_check(void)
 {
     uint32_t newest = 0;
@@ -457,7 +461,9 @@ static void somebody_check(void)
         enough |= 1u << proc;
         list = &self->last;
     }
-    if (states->hasty || (newest == 0) || ((states->decided >> (newest + 1)) != 0)) return;
+    if (states->hasty || states->all_left || (newest == 0) ||
+        ((states->decided >> (newest + 1)) != 0))
+        return;
     for (uint32_t proc = 0; proc < STATES_PROCS; proc++)
         if (((enough >> proc) & 1u) != 0 && states_lives(proc)) return;
     if (starts_are_known() && is_majority(list, enough)) broken("who lives goes on");

@@ -123,8 +123,9 @@ static void change_poll(uint32_t proc)
     gf_status status = gf_view_poll(self->members, self->now_ns, &plan);
     if (status == GF_AGAIN) return;
     if ((status < 0) || (plan.world == 0)) {
-        if (strstr(gf_members_error(self->members)->text, VIEW_BROKEN) != NULL)
-            states->broken = VIEW_BROKEN;
+        const char *text = gf_members_error(self->members)->text;
+        if (strstr(text, VIEW_BROKEN) != NULL) states->broken = VIEW_BROKEN;
+        if (strstr(text, "every rank that is here leaves") != NULL) states->all_left = true;
         self->state = STATES_ENDS;
         self->gave_up = (status < 0) && (status != GF_ERR_DATA) && !self->leaves &&
                         !self->members->table[states_id(proc)].excluded &&
@@ -713,8 +714,8 @@ uint64_t states_hash(void)
         mix(0, states->crashes | ((uint64_t)states->starts << 8) | ((uint64_t)states->cuts << 16) |
                    ((uint64_t)states->changes << 24) | ((uint64_t)states->leaves << 32) |
                    ((uint64_t)states->planned << 40) | ((uint64_t)states->asks << 56));
-    hash = mix(hash,
-               states->decided | ((uint64_t)states->hasty << 32) | ((uint64_t)states->lossy << 33));
+    hash = mix(hash, states->decided | ((uint64_t)states->hasty << 32) |
+                         ((uint64_t)states->lossy << 33) | ((uint64_t)states->all_left << 34));
     for (uint32_t proc = 0; proc < STATES_PROCS; proc++) {
         hash = mix(hash, states->procs[proc].was_started);
         if (states_lives(proc)) hash = proc_hash(hash, &states->procs[proc]);
