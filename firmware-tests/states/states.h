@@ -86,7 +86,8 @@ struct states_proc {
     states_state state;
     bool was_started, is_new, leaves;
     /* Its change has failed, and it neither leaves nor was cut off by the others; one that was cut goes
-     * for its answer once more where its connection is lost, and not a third time. */
+     * for its answer once more where its connection is lost, and not a third time: of three faults it
+     * is not counted. */
     bool gave_up;
     bool partial;    /* its weights are none, or half those of another */
     bool was_silent; /* the change under way, or its last one, began as it was cut for silence */

@@ -129,7 +129,7 @@ static void change_poll(uint32_t proc)
         self->state = STATES_ENDS;
         self->gave_up = (status < 0) && (status != GF_ERR_DATA) && !self->leaves &&
                         !self->members->table[states_id(proc)].excluded &&
-                        (!self->members->view.is_cut || (states->cuts < 2));
+                        (!self->members->view.is_cut || (states->cuts + states->crashes < 3));
         if (self->gave_up && !gf_view_joins(self->members)) states_rules_failed(proc);
         return;
     }
