@@ -302,7 +302,8 @@ void states_rules_poll(uint32_t proc, const struct states_before *before)
                        (list.epoch == before->epoch + 1);
         struct members_list last = self->last;
         epoch_begun(proc, &list);
-        if (decided) decision_check(proc, &last, before->view);
+        /* or it has led again, with a newer list, and decided alone */
+        if (decided && !decides_alone(proc)) decision_check(proc, &last, before->view);
         self->last = list;
         self->reached[list.epoch] = reached(&view->reason.own); /* on the way to the one after it */
     }
