@@ -52,7 +52,8 @@ static void proc_open(uint32_t proc, bool rejoins)
     self->incarnation = self->members->incarnation;
 }
 
-/* A member may be one step behind the others. Whoever lags has whole weights once its epoch is in use. */
+/* A member may be one step behind the others. Whoever lags has whole weights once its epoch is in
+ * use. */
 static struct gf_members_progress progress_of(const struct states_proc *self)
 {
     uint32_t id = self->members->member_id;

@@ -7,8 +7,9 @@
 
 #define GF_ALIGN_BYTES 64u
 #define GF_PAGE_BYTES 4096u
-/* PCI Express's longest payload. UCX receives up to such a boundary by a transfer of its own: over rc two
- * transfers a slice instead of one, and 0.92 of the speed. */
+/* What UCX receives on another address it reads up to the next such boundary by a transfer of its
+ * own: over rc two transfers a slice instead of one, and 0.92 of the speed. ops/coll/flow.c has the
+ * same number for its slots. */
 #define GF_BULK_ALIGN_BYTES 512u
 
 struct gf_arena {

@@ -89,7 +89,7 @@ bool gf_view_is_majority(const struct gf_members *members, const unsigned char *
     uint32_t count = 0;
     uint32_t of = 0;
     bool has_lowest = false;
-    for (uint32_t id = members->id_count; id-- > 0;) {
+    for (uint32_t id = members->id_count; id-- > 0;) { /* the last one is the lowest */
         if (!gf_view_has(list->bits, id)) continue;
         of++;
         has_lowest = gf_view_has(here, id);

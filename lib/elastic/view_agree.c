@@ -65,7 +65,7 @@ static void waiting_add(const struct gf_members *members, struct members_list *l
 static bool proposal_make(struct gf_members *members, const unsigned char *here)
 {
     struct members_view *view = &members->view;
-    struct view_proposal *next = &view->accepted;
+    struct view_proposal *next = &view->accepted; /* all zeroes while accepted_view is 0 */
     uint32_t stay = 0;
     next->list.epoch = view->epoch.epoch + 1;
     for (uint32_t id = members->id_count; id-- > 0;) {
