@@ -25,11 +25,15 @@
 #define GF_FRAME_LEFT (GF_FRAME_DRIVER | 5u)
 /* In place of a hello: a data connection. Its payload is of the same size. */
 #define GF_FRAME_DATA_HELLO (GF_FRAME_DRIVER | 6u)
+/* In place of an answer, to who comes back: another rank coordinates, here is where; never has a
+ * MAC. */
+#define GF_FRAME_ELSEWHERE (GF_FRAME_DRIVER | 7u)
 
 #define GF_FRAME_REASON_BYTES 160u
 #define GF_FRAME_NONCE_BYTES GF_AUTH_NONCE_BYTES
 #define GF_FRAME_HELLO_BYTES (16u + GF_AUTH_NONCE_BYTES + GF_AUTH_PROOF_BYTES)
 #define GF_FRAME_REFUSAL_BYTES (4u + GF_FRAME_REASON_BYTES)
+#define GF_FRAME_ELSEWHERE_BYTES GF_CONTROL_ADDRESS_BYTES
 
 struct gf_frame_header {
     uint32_t magic;

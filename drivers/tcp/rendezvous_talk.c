@@ -76,6 +76,18 @@ void gf_talk_refusal_put(const struct tcp *tcp, gf_status code, const char *reas
     gf_put_text(&put, reason, GF_FRAME_REASON_BYTES);
 }
 
+void gf_talk_elsewhere_put(const struct tcp *tcp, const char *address, unsigned char *out)
+{
+    struct gf_put put = header_put(tcp, out, GF_FRAME_ELSEWHERE, GF_FRAME_ELSEWHERE_BYTES);
+    gf_put_text(&put, address, GF_CONTROL_ADDRESS_BYTES);
+}
+
+void gf_talk_elsewhere_get(const unsigned char *payload, char address_out[GF_CONTROL_ADDRESS_BYTES])
+{
+    struct gf_get get = {.at = payload, .left = GF_FRAME_ELSEWHERE_BYTES};
+    gf_get_text(&get, address_out, GF_CONTROL_ADDRESS_BYTES);
+}
+
 gf_status gf_talk_refusal_get(const unsigned char *payload, char reason_out[GF_FRAME_REASON_BYTES])
 {
     struct gf_get get = {.at = payload, .left = GF_FRAME_REFUSAL_BYTES};

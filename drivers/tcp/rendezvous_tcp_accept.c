@@ -101,19 +101,26 @@ static bool reason_is_due(struct tcp *tcp, const struct pending *pending)
     return ++tcp->reasons <= TCP_REASONS_MAX;
 }
 
+/* The frame is the last that it hears. */
+static void pending_end(struct tcp *tcp, struct pending *pending, const unsigned char *frame,
+                        size_t bytes)
+{
+    unsigned char sink[512];
+    int fd = gf_tcp_pending_keep(tcp, pending);
+    /* A new socket has room for it. */
+    (void)send(fd, frame, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+    (void)shutdown(fd, SHUT_WR);
+    /* unread bytes would turn the frame into a reset */
+    (void)recv(fd, sink, sizeof sink, MSG_DONTWAIT);
+    gf_socket_close(&fd);
+}
+
 void gf_tcp_pending_refuse(struct tcp *tcp, struct pending *pending, gf_status code,
                            const char *reason)
 {
     unsigned char refusal[TCP_REFUSAL_BYTES];
-    unsigned char sink[512];
-    int fd = gf_tcp_pending_keep(tcp, pending);
     gf_talk_refusal_put(tcp, code, reason, refusal);
-    /* A new socket has room for it. */
-    (void)send(fd, refusal, sizeof refusal, MSG_NOSIGNAL | MSG_DONTWAIT);
-    (void)shutdown(fd, SHUT_WR);
-    /* unread bytes would turn the refusal into a reset */
-    (void)recv(fd, sink, sizeof sink, MSG_DONTWAIT);
-    gf_socket_close(&fd);
+    pending_end(tcp, pending, refusal, sizeof refusal);
 }
 
 /* For what tcp->text says. believed: it has the job's key, or there is none. */
@@ -320,18 +327,42 @@ static tcp_told promote(struct tcp *tcp, struct pending *pending,
     return TCP_TOLD_EVENT;
 }
 
-/* Until this rank coordinates. One of each way is enough. */
-static void hold(struct tcp *tcp, struct pending *pending, const struct gf_frame_hello *hello)
+/* Of a process of no epoch, whoever it is: the coordinator says whether it may come in. */
+static void send_on(struct tcp *tcp, struct pending *pending, const struct gf_frame_hello *hello)
 {
-    if ((hello->version != GF_VERSION) || (hello->world != tcp->setup.world) ||
-        (hello->rank >= tcp->setup.world) || (hello->rank == tcp->setup.rank)) {
+    unsigned char elsewhere[TCP_ELSEWHERE_BYTES];
+    char address[GF_CONTROL_ADDRESS_BYTES];
+    if ((hello->flags & GF_HELLO_REJOINS) == 0) { /* it looks for rank 0, as if the job began */
+        (void)gf_tcp_because(tcp, GF_ERR_MISMATCH,
+                             "the job runs, and %s %u coordinates it: a rank that comes back wants "
+                             "rendezvous.rejoin (GF_REJOIN=1)",
+                             kind_of(tcp), tcp->coordinator);
+        hello_refuse(tcp, pending, true, GF_ERR_MISMATCH);
+        return;
+    }
+    gf_tcp_way_text(&tcp->way, address);
+    gf_talk_elsewhere_put(tcp, address, elsewhere);
+    pending_end(tcp, pending, elsewhere, sizeof elsewhere);
+}
+
+/* Until this rank coordinates, or is connected to who does. One of each way is enough. */
+void gf_tcp_hello_hold(struct tcp *tcp, struct pending *pending)
+{
+    const struct gf_frame_hello hello = gf_talk_hello(pending->said);
+    bool is_member = (hello.flags & GF_HELLO_MEMBER) != 0;
+    if (!is_member && (tcp->conns[tcp->coordinator].state == TCP_CONN_UP)) {
+        send_on(tcp, pending, &hello);
+        return;
+    }
+    if ((hello.version != GF_VERSION) || (hello.world != tcp->setup.world) ||
+        (hello.rank >= tcp->setup.world) || (hello.rank == tcp->setup.rank)) {
         gf_tcp_stranger_drop(tcp, pending, GF_LOG_INFO, "a hello that does not fit");
         return;
     }
     for (uint32_t i = 0; i < tcp->pending_count; i++) {
         struct pending *other = &tcp->pending[i];
         if ((other->fd < 0) || !other->held || (other == pending) ||
-            (gf_talk_hello(other->said).rank != hello->rank))
+            (gf_talk_hello(other->said).rank != hello.rank))
             continue;
         bool again = memcmp(gf_talk_nonce(other->said), gf_talk_nonce(pending->said),
                             GF_AUTH_NONCE_BYTES) == 0;
@@ -399,7 +430,7 @@ tcp_told gf_tcp_hello_take(struct tcp *tcp, struct pending *pending,
         return TCP_TOLD_NOTHING;
     }
     if (!tcp_is_coordinator(tcp)) {
-        hold(tcp, pending, &hello);
+        gf_tcp_hello_hold(tcp, pending);
         return TCP_TOLD_NOTHING;
     }
     if (is_here_by(tcp, pending, &hello)) {

@@ -73,6 +73,36 @@ void gf_tcp_connect_to(struct tcp *tcp, uint32_t rank, const char *text, uint64_
     aside_begin(tcp, now_ns);
 }
 
+void gf_tcp_way_text(const struct way *way, char text_out[GF_CONTROL_ADDRESS_BYTES])
+{
+    if (way->name[0] != '\0')
+        (void)snprintf(text_out, GF_CONTROL_ADDRESS_BYTES, "%.63s", way->name);
+    else
+        gf_socket_address_text(&way->to, text_out, GF_CONTROL_ADDRESS_BYTES);
+}
+
+/* What listens there is a member, and says where the coordinator is. */
+static void go_on(struct tcp *tcp, uint64_t now_ns)
+{
+    char address[GF_CONTROL_ADDRESS_BYTES];
+    (void)snprintf(address, sizeof address, "%.63s", tcp->way.text);
+    if (!tcp->rejoins || !gf_tcp_address_fits(tcp, address)) return;
+    memcpy(tcp->address_text, address, sizeof address);
+    gf_tcp_connect_to(tcp, GF_RANK_NONE, address, now_ns);
+    tcp->sent_on_ns = now_ns;
+}
+
+/* It is not there, or not any more. */
+static void turn_back(struct tcp *tcp, uint64_t now_ns)
+{
+    char text[sizeof tcp->sent_on_text];
+    (void)snprintf(text, sizeof text, "%.63s, and there: %.60s", tcp->address_text,
+                   (tcp->way.text[0] != '\0') ? tcp->way.text : "no answer");
+    gf_tcp_rejoin_begin(tcp, now_ns);
+    tcp->way.next_ns += TCP_RETRY_MAX_NS;
+    memcpy(tcp->sent_on_text, text, sizeof text);
+}
+
 static tcp_told came_in(struct tcp *tcp, struct gf_rendezvous_event *event_out)
 {
     struct way *way = &tcp->way;
@@ -84,7 +114,9 @@ static tcp_told came_in(struct tcp *tcp, struct gf_rendezvous_event *event_out)
     tcp->coordinator = way->from_rank;
     tcp->reformed = tcp->reformed || tcp->rejoins;
     tcp->rejoins = false;
+    tcp->sent_on_ns = 0;
     gf_tcp_listen(tcp);
+    gf_tcp_held_send_on(tcp);
     *event_out =
         (struct gf_rendezvous_event){.kind = GF_RENDEZVOUS_CONNECTED, .rank = tcp->coordinator};
     return TCP_TOLD_EVENT;
@@ -120,13 +152,18 @@ static tcp_told refused(struct tcp *tcp, struct gf_rendezvous_event *event_out)
     return TCP_TOLD_NOTHING;
 }
 
-static tcp_told news_take(struct tcp *tcp, way_news news, struct gf_rendezvous_event *event_out)
+static tcp_told news_take(struct tcp *tcp, way_news news, uint64_t now_ns,
+                          struct gf_rendezvous_event *event_out)
 {
     const struct way *way = &tcp->way;
+    if ((tcp->sent_on_ns != 0) && (news == TCP_WAY_REFUSED)) tcp->sent_on_ns = now_ns;
+    if ((tcp->sent_on_ns != 0) && ((news == TCP_WAY_STRANGER) || (news == TCP_WAY_ENDED)))
+        turn_back(tcp, now_ns);
     if ((news == TCP_WAY_STRANGER) || (news == TCP_WAY_ENDED)) tcp->not_now[0] = '\0';
     switch (news) {
     case TCP_WAY_IN: return came_in(tcp, event_out);
     case TCP_WAY_REFUSED: return refused(tcp, event_out);
+    case TCP_WAY_ELSEWHERE: go_on(tcp, now_ns); break;
     case TCP_WAY_STRANGER:
         return tcp->reformed ? given_up(tcp, GF_END_LEFT, way->text, event_out) : TCP_TOLD_NOTHING;
     case TCP_WAY_ENDED:
@@ -150,8 +187,10 @@ tcp_told gf_tcp_connect_poll(struct tcp *tcp, uint64_t now_ns,
     if (way->on && tcp->reformed && way->reached && !way->heard &&
         (now_ns - way->reached_ns >= TCP_UNHEARD_NS))
         return given_up(tcp, GF_END_SILENT, "what listens at its port says nothing", event_out);
+    if (way->on && (tcp->sent_on_ns != 0) && (now_ns - tcp->sent_on_ns >= TCP_UNREACHED_NS))
+        turn_back(tcp, now_ns);
     aside_take(tcp, gf_way_poll(tcp, &tcp->aside, now_ns));
-    return news_take(tcp, gf_way_poll(tcp, way, now_ns), event_out);
+    return news_take(tcp, gf_way_poll(tcp, way, now_ns), now_ns, event_out);
 }
 
 /* Ranks with another job id (GF_JOB, or none) go to another name, and rank 0 among them gives up as
@@ -187,6 +226,11 @@ void gf_tcp_connect_deadline(struct tcp *tcp, uint64_t now_ns)
                                                 "and a process there says: %s",
                                                 tcp->setup.rank, tcp->address_text, seconds,
                                                 tcp->aside_text));
+    else if (tcp->sent_on_text[0] != '\0')
+        (void)gf_tcp_failed(tcp, gf_tcp_because(tcp, GF_ERR_TIMEOUT,
+                                                "rank %u did not meet the coordinator in %.1f s: a "
+                                                "member said that it is at %s",
+                                                tcp->setup.rank, seconds, tcp->sent_on_text));
     else if (talks)
         (void)gf_tcp_failed(tcp, gf_tcp_because(tcp, GF_ERR_TIMEOUT,
                                                 "%s at %.60s took the connection and then said "
@@ -208,7 +252,7 @@ void gf_tcp_connect_deadline(struct tcp *tcp, uint64_t now_ns)
 tcp_told gf_tcp_connect_event(struct tcp *tcp, uint32_t slot, uint64_t now_ns,
                               struct gf_rendezvous_event *event_out)
 {
-    return news_take(tcp, gf_way_event(tcp, &tcp->way, slot, now_ns), event_out);
+    return news_take(tcp, gf_way_event(tcp, &tcp->way, slot, now_ns), now_ns, event_out);
 }
 
 /* What was said when this rank came in holds no longer: it was slow to speak, and another process

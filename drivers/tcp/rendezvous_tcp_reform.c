@@ -1,5 +1,6 @@
 /* Another rank coordinates. Each rank listens at a port of its own from its first connection on, at
- * the address that this connection has; who rejoins there waits until this rank is the coordinator.
+ * the address that this connection has. A member that comes there waits until this rank is the
+ * coordinator; who rejoins is sent on to the coordinator as soon as this rank has met it.
  * That the port refuses is the proof that its process has ended, so it stays open until close().
  *
  * The coordinator also listens at the address of the job, once that is free: there a restarted rank
@@ -275,6 +276,14 @@ static void job_listen(struct tcp *tcp, uint64_t now_ns)
 
 /* ---- hellos that came before this rank was the coordinator ---- */
 
+void gf_tcp_held_send_on(struct tcp *tcp)
+{
+    for (uint32_t i = 0; i < tcp->pending_count; i++) {
+        struct pending *pending = &tcp->pending[i];
+        if ((pending->fd >= 0) && pending->held) gf_tcp_hello_hold(tcp, pending);
+    }
+}
+
 tcp_told gf_tcp_held_poll(struct tcp *tcp, uint64_t now_ns, struct gf_rendezvous_event *event_out)
 {
     if (!tcp_is_coordinator(tcp)) return TCP_TOLD_NOTHING;
@@ -297,6 +306,8 @@ void gf_tcp_rejoin_begin(struct tcp *tcp, uint64_t now_ns)
     char text[GF_TEXT_MAX];
     tcp->rejoins = true;
     tcp->reformed = false;
+    tcp->sent_on_ns = 0;
+    tcp->sent_on_text[0] = '\0';
     tcp->coordinator = (tcp->setup.rank == 0) ? 1 : 0;
     gf_socket_address_text(&tcp->job_address, tcp->address_text, sizeof tcp->address_text);
     gf_tcp_job_text(tcp, text);

@@ -9,6 +9,7 @@
  *                                               <- HELLO   who it is, a nonce, the proof
  *     ANSWER  come in; with a MAC               ->
  *       or REFUSAL  why not                     ->
+ *       or ELSEWHERE  who coordinates is there  ->
  *
  * The proof is a keyed hash of all that was said before it. Its key is that of the job; of a data
  * connection it is made from that and from the acceptor's secret (rendezvous_data.c). MACs have keys
@@ -41,7 +42,10 @@
  *
  * Another rank may coordinate later (rendezvous_tcp_reform.c): each has listened for that since its
  * first connection stood. A hello that comes before a rank is the coordinator is held until it is,
- * so that strangers do not fill the kernel's queue in front of the ranks.
+ * so that strangers do not fill the kernel's queue in front of the ranks. Who comes back, though, is
+ * sent on as soon as this rank's own connection to the coordinator stands: rank 0 listens at the
+ * job's address for as long as it lives, whoever coordinates. Where that leads to nobody it begins
+ * again at the job's address.
  *
  * A job of one user of one host (a loopback address, neither a key nor `insecure`) does this at
  * abstract unix sockets instead of ports: the kernel says at both ends whose the other is. Ranks that
@@ -137,10 +141,11 @@ try {
 /* What a poll of a way, or an event at one of its tries, has come to. */
 typedef enum way_news {
     TCP_WAY_NOTHING = 0,
-    TCP_WAY_IN,       /* `fd` is a connection that the acceptor takes; the caller's. It is closed */
-    TCP_WAY_REFUSED,  /* what listens there says `text`, and why by `code` */
-    TCP_WAY_STRANGER, /* what listens there is not whom we look for: `text` */
-    TCP_WAY_ENDED     /* a try ended by `error`, an errno: `text` */
+    TCP_WAY_IN,      /* `fd` is a connection that the acceptor takes; the caller's. It is closed */
+    TCP_WAY_REFUSED, /* what listens there says `text`, and why by `code` */
+    TCP_WAY_ELSEWHERE, /* .. it does not coordinate, who does is reached at the address `text` */
+    TCP_WAY_STRANGER,  /* what listens there is not whom we look for: `text` */
+    TCP_WAY_ENDED      /* a try ended by `error`, an errno: `text` */
 } way_news;
 
 #define TCP_TRIES_MAX 4u
@@ -213,6 +218,9 @@ struct tcp {
     uint32_t coordinator; /* rank that coordinates */
     /* on its way back into the job: which rank is the coordinator is seen from its answer */
     bool rejoins;
+    /* .. at the address that a member told, which has said something since; 0: at the job's */
+    uint64_t sent_on_ns;
+    char sent_on_text[GF_FRAME_REASON_BYTES]; /* what came of that last; or empty */
     /* it is not the first one: who refuses a connection is gone, deadlines are lib/'s */
     bool reformed;
     bool listens;                            /* listen_fd is looked at */
@@ -321,6 +329,10 @@ size_t gf_talk_frame_put(const struct tcp *tcp, uint32_t kind, bool authenticate
 #define TCP_REFUSAL_BYTES (GF_FRAME_HEADER_BYTES + GF_FRAME_REFUSAL_BYTES)
 void gf_talk_refusal_put(const struct tcp *tcp, gf_status code, const char *reason,
                          unsigned char *out);
+#define TCP_ELSEWHERE_BYTES (GF_FRAME_HEADER_BYTES + GF_FRAME_ELSEWHERE_BYTES)
+void gf_talk_elsewhere_put(const struct tcp *tcp, const char *address, unsigned char *out);
+void gf_talk_elsewhere_get(const unsigned char *payload,
+                           char address_out[GF_CONTROL_ADDRESS_BYTES]);
 /* payload: of a refusal. Gives its code. */
 gf_status gf_talk_refusal_get(const unsigned char *payload, char reason_out[GF_FRAME_REASON_BYTES]);
 
@@ -335,6 +347,7 @@ void gf_way_close(const struct tcp *tcp, struct way *way);
 /* text: IP:port, or where the job meets by name @name */
 bool gf_tcp_address_fits(const struct tcp *tcp, const char *text);
 void gf_tcp_connect_to(struct tcp *tcp, uint32_t rank, const char *text, uint64_t now_ns);
+void gf_tcp_way_text(const struct way *way, char text_out[GF_CONTROL_ADDRESS_BYTES]);
 /* At each poll, and for an event at a try. */
 tcp_told gf_tcp_connect_poll(struct tcp *tcp, uint64_t now_ns,
                              struct gf_rendezvous_event *event_out);
@@ -354,6 +367,8 @@ tcp_told gf_tcp_accept(struct tcp *tcp, int listen_fd, uint64_t now_ns,
                        struct gf_rendezvous_event *event_out);
 tcp_told gf_tcp_hello_take(struct tcp *tcp, struct pending *pending,
                            struct gf_rendezvous_event *event_out);
+/* Who does not coordinate, of a hello that is whole: it is held, or hears where that one is. */
+void gf_tcp_hello_hold(struct tcp *tcp, struct pending *pending);
 tcp_told gf_tcp_pending_read(struct tcp *tcp, uint32_t slot, struct gf_rendezvous_event *event_out);
 /* It is nobody's: closed; keep: whose it is has it now. */
 void gf_tcp_pending_drop(struct tcp *tcp, struct pending *pending);
@@ -376,6 +391,8 @@ void gf_tcp_listen(struct tcp *tcp); /* once a connection to the coordinator sta
 /* The port of this rank, where data connections are taken; it listens there from here on. */
 gf_status gf_tcp_listen_data(struct tcp *tcp, struct gf_place *place_out,
                              struct gf_fault *fault_out);
+/* This rank's connection to the coordinator stands: who came to it and was held hears where. */
+void gf_tcp_held_send_on(struct tcp *tcp);
 /* At each poll of the coordinator; an event is of a hello that came before it was that. */
 tcp_told gf_tcp_held_poll(struct tcp *tcp, uint64_t now_ns, struct gf_rendezvous_event *event_out);
 void gf_tcp_rejoin_begin(struct tcp *tcp, uint64_t now_ns);

@@ -192,6 +192,8 @@ static uint32_t frame_bytes(const struct way *way, const struct try *one,
     }
     if ((header->kind == GF_FRAME_REFUSAL) && (payload == GF_FRAME_REFUSAL_BYTES))
         return TCP_REFUSAL_BYTES;
+    if ((header->kind == GF_FRAME_ELSEWHERE) && (payload == GF_FRAME_ELSEWHERE_BYTES))
+        return TCP_ELSEWHERE_BYTES;
     if ((header->kind != GF_FRAME_ANSWER) || (payload != 0)) return 0;
     return way->auth.on ? TCP_ANSWER_BYTES_MAX : GF_FRAME_HEADER_BYTES;
 }
@@ -228,6 +230,11 @@ static way_news answer_take(struct tcp *tcp, struct way *way, struct try *one, u
         char reason[GF_FRAME_REASON_BYTES];
         way->code = gf_talk_refusal_get(one->in + GF_FRAME_HEADER_BYTES, reason);
         return try_end(way, one, now_ns, TCP_WAY_REFUSED, 0, "%s", reason);
+    }
+    if (header.kind == GF_FRAME_ELSEWHERE) {
+        char address[GF_CONTROL_ADDRESS_BYTES];
+        gf_talk_elsewhere_get(one->in + GF_FRAME_HEADER_BYTES, address);
+        return try_end(way, one, now_ns, TCP_WAY_ELSEWHERE, 0, "%s", address);
     }
     gf_talk_macs(&way->auth, one->said, &way->mac_in, &way->mac_out);
     if (way->auth.on && !gf_auth_mac_fits(&way->mac_in, one->in, GF_FRAME_HEADER_BYTES,

@@ -40,6 +40,18 @@ twice() { # RANKS VICTIM TRANSPORTS: it is killed again as soon as it has come b
     ended_whole "$1" "$long"
 }
 
+elsewhere() { # rank 0 is stopped and comes in again: it holds the job's address, and another rank coordinates
+    every=1000 job_start "-n 3 --restart 3" --steps 6000 --set link.private_memory=true --set link.idle=sleep \
+        --set rendezvous.join_timeout=60s --set exchange.timeout=1s || return 1
+    signal STOP 0
+    wait_for 2 'elastic: rank' || return 1
+    signal CONT 0
+    wait_for 2 '1 came in, 0 left' || return 1
+    signal KILL 2
+    wait_for 1 'member 2 came back as' || return 1
+    ended_whole 3 "$small_steps"
+}
+
 alone() { # a joiner that finds nobody
     GF_REJOIN=$1 GF_RANK=1 GF_WORLD=3 GF_JOB=1 GF_ADDRESS=127.0.0.1:1 timeout 60 "$BUILD/gf-train" $small \
         --elastic --steps 10 --set rendezvous.join_timeout=300ms >"$scratch/log" 2>&1
@@ -51,7 +63,8 @@ alone() { # a joiner that finds nobody
 
 short=$(undisturbed --batch $batch --steps 400 --set link.idle=sleep)
 long=$(undisturbed --batch $batch --steps 1000 --set link.idle=sleep)
-check undisturbed_runs [ -n "$short" -a -n "$long" ]
+small_steps=$(undisturbed --steps 6000)
+check undisturbed_runs [ -n "$short" -a -n "$long" -a -n "$small_steps" ]
 for private in false true; do
     i=0
     while [ $i -lt "$RUNS" ]; do
@@ -62,6 +75,7 @@ for private in false true; do
     measured "$scratch/times.$private" "$(memory $private): from kill -9 until the restarted rank trains"
 done
 check "3_ranks_three_deaths" twice 3 0 true
+check a_restart_while_rank_0_follows_another elsewhere
 check nobody_at_the_address alone 1 'cannot reach'
 check what_it_is_told_is_checked alone yes "GF_REJOIN='yes': expected 0 or 1"
 finish

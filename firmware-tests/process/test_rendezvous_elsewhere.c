@@ -1,0 +1,150 @@
+/* Rank 0 lives on while another rank coordinates. It listens at the job's address as before, and
+ * there a restarted rank comes: it is sent on to who coordinates. Each row runs by name, at the
+ * port, and with a key. */
+#include "firmware-tests/support/suite.h"
+#include "firmware-tests/support/tcp_keys.h"
+
+static char at[3][GF_CONTROL_ADDRESS_BYTES]; /* where each rank is to be met */
+static const char *key;                      /* or empty */
+
+static const struct kind {
+    const char *name;
+    bool insecure, keyed;
+} kinds[] = {{"by_name", false, false}, {"at_the_port", true, false}, {"with_a_key", false, true}};
+
+static struct gf_rendezvous_setup setup_of(uint32_t rank)
+{
+    struct gf_rendezvous_setup setup = keyed(rank, 3, key);
+    setup.insecure = setup.insecure && (key[0] == '\0');
+    return setup;
+}
+
+static void world_begin(const struct kind *kind)
+{
+    print_message("# %s\n", kind->name);
+    begin();
+    star.insecure = kind->insecure;
+    key = kind->keyed ? key_a : "";
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        struct gf_rendezvous_setup setup = setup_of(rank);
+        end_open(rank, &setup);
+    }
+    turns_connect(3);
+    for (uint32_t rank = 0; rank < 3; rank++) gf_rendezvous_tcp.address(star.ends[rank], at[rank]);
+}
+
+/* Rank 2 dies, and rank 0 follows rank 1. */
+static void rank_0_follows(void)
+{
+    tcp_world_end_close(&star, 2);
+    UNTIL(seen[0].ended == 4);
+    memset(seen, 0, sizeof seen);
+    assert_int_equal(gf_rendezvous_tcp.reform(star.ends[0], now_ns, 1, at[1]), GF_AGAIN);
+}
+
+static void rank_1_coordinates(void)
+{
+    assert_int_equal(gf_rendezvous_tcp.reform(star.ends[1], now_ns, 1, at[1]), GF_OK);
+    UNTIL((seen[0].connected == 2) && ((seen[1].connected & 1) != 0));
+}
+
+static void rank_2_comes_back(void)
+{
+    struct gf_rendezvous_setup setup = setup_of(2);
+    setup.rejoin = true;
+    end_open(2, &setup);
+}
+
+TEST(a_restarted_rank_is_sent_on_to_who_coordinates)
+{
+    for (size_t i = 0; i < LENGTH(kinds); i++) {
+        world_begin(&kinds[i]);
+        rank_0_follows();
+        rank_1_coordinates();
+        rank_2_comes_back();
+        UNTIL((seen[2].connected == 2) && (seen[1].connected == 5));
+        assert_int_equal(gf_rendezvous_tcp.send(star.ends[2], 1, 9, "here", 4), GF_OK);
+        UNTIL((seen[1].frames == 1) && (seen[1].last_from == 2));
+        assert_int_equal(seen[0].refused | seen[0].ended, 0);
+        world_end();
+    }
+}
+
+/* Until rank 0 has met the coordinator it does not know who that will be; it may be rank 0. */
+TEST(one_that_comes_before_that_is_known_waits_and_is_sent_on_then)
+{
+    for (size_t i = 0; i < LENGTH(kinds); i++) {
+        world_begin(&kinds[i]);
+        rank_0_follows();
+        rank_2_comes_back();
+        for (int turns = 0; turns < 100; turns++) turn();
+        assert_int_equal(seen[2].connected, 0);
+        rank_1_coordinates();
+        UNTIL((seen[2].connected == 2) && (seen[1].connected == 5));
+        world_end();
+    }
+}
+
+/* Nobody is there, or nothing is said there: it asks at the job's address again, where rank 0
+ * coordinates meanwhile. */
+TEST(one_that_is_sent_to_a_dead_or_stopped_rank_asks_again)
+{
+    for (size_t i = 0; i < LENGTH(kinds) * 2; i++) {
+        bool stopped = (i % 2 == 1);
+        world_begin(&kinds[i / 2]);
+        rank_0_follows();
+        rank_1_coordinates();
+        struct gf_rendezvous *rank_1 = star.ends[1];
+        star.ends[1] = NULL;
+        rank_2_comes_back();
+        for (int turns = 0; turns < 100; turns++) turn();
+        assert_int_equal(seen[2].connected, 0);
+        star.ends[1] = rank_1;
+        if (!stopped) tcp_world_end_close(&star, 1);
+        if (stopped) star.ends[1] = NULL;
+        assert_int_equal(gf_rendezvous_tcp.reform(star.ends[0], now_ns, 0, at[0]), GF_OK);
+        uint64_t since_ns = now_ns;
+        UNTIL((seen[2].connected == 1) && ((seen[0].connected & 4) != 0));
+        assert_true(now_ns - since_ns < 3 * SECOND);
+        star.ends[1] = stopped ? rank_1 : NULL;
+        world_end();
+    }
+}
+
+TEST(one_that_cannot_reach_who_coordinates_says_where_it_was_sent)
+{
+    char text[GF_TEXT_MAX];
+    world_begin(&kinds[1]);
+    rank_0_follows();
+    rank_1_coordinates();
+    struct gf_rendezvous *rank_1 = star.ends[1];
+    star.ends[1] = NULL;
+    rank_2_comes_back();
+    (void)snprintf(text, sizeof text, "a member said that it is at %s, and there: ", at[1]);
+    for (uint32_t second = 0; (second < 70) && (seen[2].status >= 0); second++) {
+        for (int turns = 0; turns < 20; turns++) turn();
+        now_ns += SECOND;
+    }
+    assert_int_equal(seen[2].status, GF_ERR_TIMEOUT);
+    if (strstr(star.ends[2]->fault.text, text) == NULL) fail_msg("%s", star.ends[2]->fault.text);
+    star.ends[1] = rank_1;
+}
+
+/* It was started as if the job began. */
+TEST(one_that_does_not_say_that_it_comes_back_is_refused_at_once)
+{
+    for (size_t i = 0; i < LENGTH(kinds); i++) {
+        world_begin(&kinds[i]);
+        rank_0_follows();
+        rank_1_coordinates();
+        struct gf_rendezvous_setup setup = setup_of(2);
+        end_open(2, &setup);
+        assert_refused(2, "the job runs, and member 1 coordinates it: a rank that comes back wants "
+                          "rendezvous.rejoin (GF_REJOIN=1)");
+        assert_int_equal(seen[0].refused, 0);
+        world_end();
+    }
+}
+
+TEST_EACH(begin, world_end)
+TEST_AROUND(keys_setup, keys_teardown)
