@@ -167,7 +167,10 @@ static int port_listen(const struct tcp *tcp, struct gf_fault *fault_out)
 static gf_status rank_listen(struct tcp *tcp, struct gf_fault *fault_out)
 {
     struct gf_place own;
-    if (tcp->listen_fd >= 0) return GF_OK;
+    if (tcp->listen_fd >= 0) { /* also where it did not while this rank was of no epoch */
+        listen_set(tcp, true);
+        return GF_OK;
+    }
     if (tcp->by_name) {
         name_put(tcp, tcp->setup.rank, tcp->own_text);
         tcp->listen_fd = gf_socket_name_listen(tcp->own_text, fault_out);

@@ -114,6 +114,26 @@ TEST(both_ends_get_a_proven_connection)
     }
 }
 
+/* The coordinator that it came to first died before it was a member. */
+TEST(a_rank_that_looked_for_the_coordinator_twice_takes_connections)
+{
+    begin_open();
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        struct gf_rendezvous_setup setup = keyed(rank, 2, "");
+        setup.rejoin = (rank == 1);
+        end_open(rank, &setup);
+    }
+    turns_connect(2);
+    assert_int_equal(gf_rendezvous_tcp.reform(star.ends[1], now_ns, GF_RANK_NONE, ""), GF_AGAIN);
+    UNTIL((seen[0].ended & 2) != 0);
+    memset(seen, 0, sizeof seen);
+    turns_connect(2);
+    for (uint32_t rank = 0; rank < 2; rank++) data_begin(rank, 1);
+    assert_int_equal(data_dial(0, 1, 0), GF_OK);
+    UNTIL((ends[0].connected == 1) && (ends[1].connected == 1));
+    data_close();
+}
+
 /* Its rank may compute for long, with the kernel's buffers full: no timeout of the kernel runs then.
  */
 TEST(a_connection_whose_rank_does_not_read_stays)
