@@ -303,6 +303,20 @@ tcp_told gf_tcp_held_poll(struct tcp *tcp, uint64_t now_ns, struct gf_rendezvous
 
 /* ---- another coordinator ---- */
 
+/* This rank is of no epoch any more. Rank 0 gives the job's address up: whoever coordinates takes it
+ * over, and this rank finds that one there instead of itself. */
+static void listen_end(struct tcp *tcp)
+{
+    char text[GF_TEXT_MAX];
+    listen_set(tcp, false);
+    gf_tcp_job_text(tcp, text);
+    if ((tcp->listen_fd < 0) || (strcmp(text, tcp->own_text) != 0)) return;
+    gf_socket_close(&tcp->listen_fd);
+    tcp->own_text[0] = '\0';
+    for (uint32_t i = 0; !tcp->by_name && (i < GF_DATA_PLACES_MAX); i++) /* of the same port */
+        if (tcp->device_fds[i] >= 0) gf_socket_close(&tcp->device_fds[i]);
+}
+
 /* Any rank but this one counts as the coordinator until it is known who that is. */
 void gf_tcp_rejoin_begin(struct tcp *tcp, uint64_t now_ns)
 {
@@ -340,7 +354,7 @@ gf_status gf_tcp_reform(struct tcp *tcp, uint64_t now_ns, uint32_t coordinator, 
             gf_tcp_pending_drop(tcp, &tcp->pending[i]);
         /* it is asked for again */
         if (now_ns - tcp->opened_ns >= tcp->setup.join_timeout_ns) tcp->opened_ns = now_ns;
-        listen_set(tcp, false);
+        listen_end(tcp);
         gf_tcp_rejoin_begin(tcp, now_ns);
         return GF_AGAIN;
     }

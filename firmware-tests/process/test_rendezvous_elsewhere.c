@@ -130,6 +130,23 @@ TEST(one_that_cannot_reach_who_coordinates_says_where_it_was_sent)
     star.ends[1] = rank_1;
 }
 
+/* It was left out: it does not ask at its own listener. */
+TEST(rank_0_that_was_left_out_finds_who_coordinates_at_the_jobs_address)
+{
+    for (size_t i = 0; i < LENGTH(kinds); i++) {
+        world_begin(&kinds[i]);
+        rank_0_follows();
+        rank_1_coordinates();
+        assert_int_equal(gf_rendezvous_tcp.reform(star.ends[0], now_ns, GF_RANK_NONE, ""),
+                         GF_AGAIN);
+        memset(seen, 0, sizeof seen);
+        uint64_t since_ns = now_ns;
+        UNTIL((seen[0].connected == 2) && ((seen[1].connected & 1) != 0));
+        assert_true(now_ns - since_ns < 2 * SECOND);
+        world_end();
+    }
+}
+
 /* It was started as if the job began. */
 TEST(one_that_does_not_say_that_it_comes_back_is_refused_at_once)
 {
