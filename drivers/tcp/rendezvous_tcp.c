@@ -283,10 +283,8 @@ static tcp_told event_take(struct tcp *tcp, uint32_t about, uint64_t now_ns,
     uint32_t way = (about & ~TCP_ABOUT_TRY) / TCP_TRIES_MAX;
     uint32_t slot = about % TCP_TRIES_MAX;
     if (way == 0) return gf_tcp_connect_event(tcp, slot, now_ns, event_out);
-    if (way == TCP_WAY_ASIDE)
-        gf_tcp_aside_event(tcp, slot, now_ns);
-    else
-        gf_tcp_data_event(tcp, way - 1, slot, now_ns);
+    if (way == TCP_WAY_ASIDE) return gf_tcp_aside_event(tcp, slot, now_ns, event_out);
+    gf_tcp_data_event(tcp, way - 1, slot, now_ns);
     return TCP_TOLD_NOTHING;
 }
 

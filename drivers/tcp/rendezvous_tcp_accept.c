@@ -331,7 +331,6 @@ static tcp_told promote(struct tcp *tcp, struct pending *pending,
 static void send_on(struct tcp *tcp, struct pending *pending, const struct gf_frame_hello *hello)
 {
     unsigned char elsewhere[TCP_ELSEWHERE_BYTES];
-    char address[GF_CONTROL_ADDRESS_BYTES];
     if ((hello->flags & GF_HELLO_REJOINS) == 0) { /* it looks for rank 0, as if the job began */
         (void)gf_tcp_because(tcp, GF_ERR_MISMATCH,
                              "the job runs, and %s %u coordinates it: a rank that comes back wants "
@@ -340,8 +339,7 @@ static void send_on(struct tcp *tcp, struct pending *pending, const struct gf_fr
         hello_refuse(tcp, pending, true, GF_ERR_MISMATCH);
         return;
     }
-    gf_tcp_way_text(&tcp->way, address);
-    gf_talk_elsewhere_put(tcp, address, elsewhere);
+    gf_talk_elsewhere_put(tcp, tcp->coordinator_text, elsewhere);
     pending_end(tcp, pending, elsewhere, sizeof elsewhere);
 }
 

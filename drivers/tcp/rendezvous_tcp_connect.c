@@ -24,13 +24,25 @@ static void hello_set(const struct tcp *tcp, struct way *way, uint32_t flags)
     way->words[3] = (tcp->auth.on ? GF_HELLO_KEYED : 0) | flags;
 }
 
+/* rank GF_RANK_NONE: whoever listens there */
+static void way_to(struct tcp *tcp, struct way *way, uint32_t rank, const char *text,
+                   uint64_t now_ns)
+{
+    gf_way_close(tcp, way);
+    (void)snprintf(way->name, sizeof way->name, "%.63s", tcp->by_name ? text : "");
+    if (!tcp->by_name) (void)gf_place_parse(text, true, &way->to);
+    hello_set(tcp, way, tcp->rejoins ? GF_HELLO_REJOINS : tcp->reformed ? GF_HELLO_MEMBER : 0);
+    way->to_rank = rank;
+    gf_way_begin(way, now_ns);
+}
+
 /* Where rank 0 of a job with another key or `insecure` than this rank's would be: at the unix socket
  * in place of the port, or the other way round. */
 static void aside_begin(struct tcp *tcp, uint64_t now_ns)
 {
     struct way *way = &tcp->aside;
     gf_way_close(tcp, way);
-    tcp->aside_text[0] = '\0';
+    tcp->aside_text[0] = tcp->sent_on[0] = '\0';
     if (tcp->reformed || tcp->rejoins || !gf_place_is_loopback(&tcp->job_address) ||
         ((tcp->bind_to.family != 0) && !gf_place_is_loopback(&tcp->bind_to)))
         return;
@@ -43,78 +55,44 @@ static void aside_begin(struct tcp *tcp, uint64_t now_ns)
     way->next_ns = now_ns + TCP_ASIDE_NS;
 }
 
-/* Anybody may listen at a port, and at the name another job of this user: so it ends nothing. */
-static void aside_take(struct tcp *tcp, way_news news)
-{
-    struct way *way = &tcp->aside;
-    if (news == TCP_WAY_IN) gf_socket_close(&way->fd);
-    if ((news != TCP_WAY_REFUSED) || (tcp->aside_text[0] != '\0')) return;
-    memcpy(tcp->aside_text, way->text, sizeof tcp->aside_text);
-    gf_log_line(&tcp->setup.log, GF_LOG_WARN, "rank %u: a process at %.60s says: %s",
-                tcp->setup.rank, (way->name[0] != '\0') ? way->name : tcp->address_text,
-                tcp->aside_text);
-}
-
-void gf_tcp_aside_event(struct tcp *tcp, uint32_t slot, uint64_t now_ns)
-{
-    aside_take(tcp, gf_way_event(tcp, &tcp->aside, slot, now_ns));
-}
-
 void gf_tcp_connect_to(struct tcp *tcp, uint32_t rank, const char *text, uint64_t now_ns)
 {
-    struct way *way = &tcp->way;
-    gf_way_close(tcp, way);
-    (void)snprintf(way->name, sizeof way->name, "%.63s", tcp->by_name ? text : "");
-    if (!tcp->by_name) (void)gf_place_parse(text, true, &way->to);
-    hello_set(tcp, way, tcp->rejoins ? GF_HELLO_REJOINS : tcp->reformed ? GF_HELLO_MEMBER : 0);
-    way->to_rank = rank;
+    way_to(tcp, &tcp->way, rank, text, now_ns);
     tcp->not_now[0] = '\0';
-    gf_way_begin(way, now_ns);
     aside_begin(tcp, now_ns);
 }
 
-void gf_tcp_way_text(const struct way *way, char text_out[GF_CONTROL_ADDRESS_BYTES])
-{
-    if (way->name[0] != '\0')
-        (void)snprintf(text_out, GF_CONTROL_ADDRESS_BYTES, "%.63s", way->name);
-    else
-        gf_socket_address_text(&way->to, text_out, GF_CONTROL_ADDRESS_BYTES);
-}
-
-/* What listens there is a member, and says where the coordinator is. */
-static void go_on(struct tcp *tcp, uint64_t now_ns)
+/* What listens at a way's end is a member, and says where the coordinator is. That one may be busy,
+ * stopped or dead, and its silence says nothing: so this rank asks there as well, and goes on to ask
+ * at the job's address. Both ways may lead to the same process: one nonce. */
+static void go_on(struct tcp *tcp, const char *text, uint64_t now_ns)
 {
     char address[GF_CONTROL_ADDRESS_BYTES];
-    (void)snprintf(address, sizeof address, "%.63s", tcp->way.text);
+    (void)snprintf(address, sizeof address, "%.63s", text);
     if (!tcp->rejoins || !gf_tcp_address_fits(tcp, address)) return;
-    memcpy(tcp->address_text, address, sizeof address);
-    gf_tcp_connect_to(tcp, GF_RANK_NONE, address, now_ns);
-    tcp->sent_on_ns = now_ns;
+    if (strcmp(address, tcp->sent_on) == 0) return;
+    memcpy(tcp->sent_on, address, sizeof address);
+    tcp->not_now[0] = '\0';
+    way_to(tcp, &tcp->aside, GF_RANK_NONE, address, now_ns);
+    memcpy(tcp->aside.nonce, tcp->way.nonce, sizeof tcp->aside.nonce);
 }
 
-/* It is not there, or not any more. */
-static void turn_back(struct tcp *tcp, uint64_t now_ns)
+static tcp_told came_in(struct tcp *tcp, struct way *way, struct gf_rendezvous_event *event_out)
 {
-    char text[sizeof tcp->sent_on_text];
-    (void)snprintf(text, sizeof text, "%.63s, and there: %.60s", tcp->address_text,
-                   (tcp->way.text[0] != '\0') ? tcp->way.text : "no answer");
-    gf_tcp_rejoin_begin(tcp, now_ns);
-    tcp->way.next_ns += TCP_RETRY_MAX_NS;
-    memcpy(tcp->sent_on_text, text, sizeof text);
-}
-
-static tcp_told came_in(struct tcp *tcp, struct gf_rendezvous_event *event_out)
-{
-    struct way *way = &tcp->way;
     bool up = gf_tcp_conn_up(tcp, way->from_rank, way->fd, &way->mac_in, &way->mac_out);
     gf_auth_forget(&way->mac_in, sizeof way->mac_in);
     gf_auth_forget(&way->mac_out, sizeof way->mac_out);
     if (!up) return TCP_TOLD_NOTHING;
+    if (way == &tcp->aside) memcpy(tcp->address_text, tcp->sent_on, sizeof tcp->sent_on);
+    if (way->name[0] != '\0')
+        memcpy(tcp->coordinator_text, way->name, sizeof tcp->coordinator_text);
+    else
+        gf_socket_address_text(&way->to, tcp->coordinator_text, sizeof tcp->coordinator_text);
+    gf_way_close(tcp, &tcp->way);
     gf_way_close(tcp, &tcp->aside);
     tcp->coordinator = way->from_rank;
     tcp->reformed = tcp->reformed || tcp->rejoins;
     tcp->rejoins = false;
-    tcp->sent_on_ns = 0;
     gf_tcp_listen(tcp);
     gf_tcp_held_send_on(tcp);
     *event_out =
@@ -137,33 +115,39 @@ static const char *coordinator_text(const struct tcp *tcp)
     return tcp->rejoins ? "the coordinator" : "rank 0";
 }
 
-static tcp_told refused(struct tcp *tcp, struct gf_rendezvous_event *event_out)
+/* Where it was looked for last. */
+static const char *asked_text(const struct tcp *tcp)
 {
-    struct way *way = &tcp->way;
+    return (tcp->sent_on[0] != '\0') ? tcp->sent_on : tcp->address_text;
+}
+
+static tcp_told refused(struct tcp *tcp, struct way *way, struct gf_rendezvous_event *event_out)
+{
     if (way->code == GF_ERR_STATE) {
         memcpy(tcp->not_now, way->text, sizeof tcp->not_now);
+        if ((way == &tcp->aside) || (tcp->sent_on[0] == '\0')) return TCP_TOLD_NOTHING;
+        gf_way_close(tcp, &tcp->aside); /* what listens at the job's address coordinates */
+        tcp->sent_on[0] = '\0';
         return TCP_TOLD_NOTHING;
     }
     if (tcp->reformed) return given_up(tcp, GF_END_LEFT, way->text, event_out);
     (void)gf_tcp_failed(tcp, gf_tcp_because(tcp, GF_ERR_MISMATCH, "%s at %.60s refused rank %u: %s",
-                                            coordinator_text(tcp), tcp->address_text,
+                                            coordinator_text(tcp),
+                                            (way == &tcp->way) ? tcp->address_text : tcp->sent_on,
                                             tcp->setup.rank, way->text));
     gf_way_close(tcp, way);
     return TCP_TOLD_NOTHING;
 }
 
-static tcp_told news_take(struct tcp *tcp, way_news news, uint64_t now_ns,
+static tcp_told news_take(struct tcp *tcp, struct way *way, way_news news, uint64_t now_ns,
                           struct gf_rendezvous_event *event_out)
 {
-    const struct way *way = &tcp->way;
-    if ((tcp->sent_on_ns != 0) && (news == TCP_WAY_REFUSED)) tcp->sent_on_ns = now_ns;
-    if ((tcp->sent_on_ns != 0) && ((news == TCP_WAY_STRANGER) || (news == TCP_WAY_ENDED)))
-        turn_back(tcp, now_ns);
-    if ((news == TCP_WAY_STRANGER) || (news == TCP_WAY_ENDED)) tcp->not_now[0] = '\0';
+    bool asked = (way == &tcp->aside) || (tcp->sent_on[0] == '\0');
+    if (asked && ((news == TCP_WAY_STRANGER) || (news == TCP_WAY_ENDED))) tcp->not_now[0] = '\0';
     switch (news) {
-    case TCP_WAY_IN: return came_in(tcp, event_out);
-    case TCP_WAY_REFUSED: return refused(tcp, event_out);
-    case TCP_WAY_ELSEWHERE: go_on(tcp, now_ns); break;
+    case TCP_WAY_IN: return came_in(tcp, way, event_out);
+    case TCP_WAY_REFUSED: return refused(tcp, way, event_out);
+    case TCP_WAY_ELSEWHERE: go_on(tcp, way->text, now_ns); break;
     case TCP_WAY_STRANGER:
         return tcp->reformed ? given_up(tcp, GF_END_LEFT, way->text, event_out) : TCP_TOLD_NOTHING;
     case TCP_WAY_ENDED:
@@ -178,6 +162,27 @@ static tcp_told news_take(struct tcp *tcp, way_news news, uint64_t now_ns,
     return TCP_TOLD_NOTHING;
 }
 
+/* Anybody may listen at a port, and at the name another job of this user: so it ends nothing. */
+static tcp_told aside_take(struct tcp *tcp, way_news news, uint64_t now_ns,
+                           struct gf_rendezvous_event *event_out)
+{
+    struct way *way = &tcp->aside;
+    if (tcp->rejoins) return news_take(tcp, way, news, now_ns, event_out);
+    if (news == TCP_WAY_IN) gf_socket_close(&way->fd);
+    if ((news != TCP_WAY_REFUSED) || (tcp->aside_text[0] != '\0')) return TCP_TOLD_NOTHING;
+    memcpy(tcp->aside_text, way->text, sizeof tcp->aside_text);
+    gf_log_line(&tcp->setup.log, GF_LOG_WARN, "rank %u: a process at %.60s says: %s",
+                tcp->setup.rank, (way->name[0] != '\0') ? way->name : tcp->address_text,
+                tcp->aside_text);
+    return TCP_TOLD_NOTHING;
+}
+
+tcp_told gf_tcp_aside_event(struct tcp *tcp, uint32_t slot, uint64_t now_ns,
+                            struct gf_rendezvous_event *event_out)
+{
+    return aside_take(tcp, gf_way_event(tcp, &tcp->aside, slot, now_ns), now_ns, event_out);
+}
+
 tcp_told gf_tcp_connect_poll(struct tcp *tcp, uint64_t now_ns,
                              struct gf_rendezvous_event *event_out)
 {
@@ -187,10 +192,9 @@ tcp_told gf_tcp_connect_poll(struct tcp *tcp, uint64_t now_ns,
     if (way->on && tcp->reformed && way->reached && !way->heard &&
         (now_ns - way->reached_ns >= TCP_UNHEARD_NS))
         return given_up(tcp, GF_END_SILENT, "what listens at its port says nothing", event_out);
-    if (way->on && (tcp->sent_on_ns != 0) && (now_ns - tcp->sent_on_ns >= TCP_UNREACHED_NS))
-        turn_back(tcp, now_ns);
-    aside_take(tcp, gf_way_poll(tcp, &tcp->aside, now_ns));
-    return news_take(tcp, gf_way_poll(tcp, way, now_ns), now_ns, event_out);
+    if (aside_take(tcp, gf_way_poll(tcp, &tcp->aside, now_ns), now_ns, event_out) == TCP_TOLD_EVENT)
+        return TCP_TOLD_EVENT;
+    return news_take(tcp, way, gf_way_poll(tcp, way, now_ns), now_ns, event_out);
 }
 
 /* Ranks with another job id (GF_JOB, or none) go to another name, and rank 0 among them gives up as
@@ -218,7 +222,7 @@ void gf_tcp_connect_deadline(struct tcp *tcp, uint64_t now_ns)
     if (tcp->not_now[0] != '\0')
         (void)gf_tcp_failed(tcp, gf_tcp_because(tcp, GF_ERR_MISMATCH,
                                                 "%s at %.60s refused rank %u for %.1f s: %s",
-                                                coordinator_text(tcp), tcp->address_text,
+                                                coordinator_text(tcp), asked_text(tcp),
                                                 tcp->setup.rank, seconds, tcp->not_now));
     else if (tcp->aside_text[0] != '\0')
         (void)gf_tcp_failed(tcp, gf_tcp_because(tcp, GF_ERR_MISMATCH,
@@ -226,11 +230,14 @@ void gf_tcp_connect_deadline(struct tcp *tcp, uint64_t now_ns)
                                                 "and a process there says: %s",
                                                 tcp->setup.rank, tcp->address_text, seconds,
                                                 tcp->aside_text));
-    else if (tcp->sent_on_text[0] != '\0')
-        (void)gf_tcp_failed(tcp, gf_tcp_because(tcp, GF_ERR_TIMEOUT,
-                                                "rank %u did not meet the coordinator in %.1f s: a "
-                                                "member said that it is at %s",
-                                                tcp->setup.rank, seconds, tcp->sent_on_text));
+    else if (tcp->sent_on[0] != '\0')
+        (void)gf_tcp_failed(
+            tcp, gf_tcp_because(
+                     tcp, GF_ERR_TIMEOUT,
+                     "rank %u did not meet the coordinator in %.1f s: a member said that it is at "
+                     "%.63s, and there: %.60s",
+                     tcp->setup.rank, seconds, tcp->sent_on,
+                     (tcp->aside.text[0] != '\0') ? tcp->aside.text : "no answer"));
     else if (talks)
         (void)gf_tcp_failed(tcp, gf_tcp_because(tcp, GF_ERR_TIMEOUT,
                                                 "%s at %.60s took the connection and then said "
@@ -252,7 +259,8 @@ void gf_tcp_connect_deadline(struct tcp *tcp, uint64_t now_ns)
 tcp_told gf_tcp_connect_event(struct tcp *tcp, uint32_t slot, uint64_t now_ns,
                               struct gf_rendezvous_event *event_out)
 {
-    return news_take(tcp, gf_way_event(tcp, &tcp->way, slot, now_ns), now_ns, event_out);
+    struct way *way = &tcp->way;
+    return news_take(tcp, way, gf_way_event(tcp, way, slot, now_ns), now_ns, event_out);
 }
 
 /* What was said when this rank came in holds no longer: it was slow to speak, and another process
@@ -272,5 +280,5 @@ void gf_tcp_connect_taken_back(struct tcp *tcp, struct conn *conn, uint64_t now_
     way->next_ns += way->retry_ns;
     memcpy(way->text, reason, sizeof way->text);
     struct gf_rendezvous_event none;
-    (void)refused(tcp, &none); /* this rank's epoch has not begun, so nothing is told */
+    (void)refused(tcp, way, &none); /* this rank's epoch has not begun, so nothing is told */
 }

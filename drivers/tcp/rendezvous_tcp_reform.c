@@ -323,8 +323,6 @@ void gf_tcp_rejoin_begin(struct tcp *tcp, uint64_t now_ns)
     char text[GF_TEXT_MAX];
     tcp->rejoins = true;
     tcp->reformed = false;
-    tcp->sent_on_ns = 0;
-    tcp->sent_on_text[0] = '\0';
     tcp->coordinator = (tcp->setup.rank == 0) ? 1 : 0;
     gf_socket_address_text(&tcp->job_address, tcp->address_text, sizeof tcp->address_text);
     gf_tcp_job_text(tcp, text);

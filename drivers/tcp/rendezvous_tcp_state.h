@@ -44,8 +44,8 @@
  * first connection stood. A hello that comes before a rank is the coordinator is held until it is,
  * so that strangers do not fill the kernel's queue in front of the ranks. Who comes back, though, is
  * sent on as soon as this rank's own connection to the coordinator stands: rank 0 listens at the
- * job's address for as long as it lives, whoever coordinates. Where that leads to nobody it begins
- * again at the job's address.
+ * job's address for as long as it lives, whoever coordinates. It asks there as well as at the job's
+ * address, until either lets it in.
  *
  * A job of one user of one host (a loopback address, neither a key nor `insecure`) does this at
  * abstract unix sockets instead of ports: the kernel says at both ends whose the other is. Ranks that
@@ -214,13 +214,12 @@ struct tcp {
     struct gf_forked forked;
     struct gf_rendezvous_setup setup; /* its texts were the caller's during open() */
     struct gf_auth auth;
-    bool by_name;         /* the job meets at abstract unix sockets */
-    uint32_t coordinator; /* rank that coordinates */
+    bool by_name;                                    /* the job meets at abstract unix sockets */
+    uint32_t coordinator;                            /* rank that coordinates */
+    char coordinator_text[GF_CONTROL_ADDRESS_BYTES]; /* where this rank met it */
     /* on its way back into the job: which rank is the coordinator is seen from its answer */
     bool rejoins;
-    /* .. at the address that a member told, which has said something since; 0: at the job's */
-    uint64_t sent_on_ns;
-    char sent_on_text[GF_FRAME_REASON_BYTES]; /* what came of that last; or empty */
+    char sent_on[GF_CONTROL_ADDRESS_BYTES]; /* .. where a member said that it is; or empty */
     /* it is not the first one: who refuses a connection is gone, deadlines are lib/'s */
     bool reformed;
     bool listens;                            /* listen_fd is looked at */
@@ -250,8 +249,9 @@ struct tcp {
     int job_fd;                  /* a later coordinator listens there too, once it can */
     uint64_t job_retry_ns;
     uint64_t opened_ns;
-    struct way way;                         /* to the coordinator */
-    struct way aside;                       /* to a rank 0 of the other kind, in the first join */
+    struct way way; /* to the coordinator */
+    /* in the first join to a rank 0 of the other kind; of a rank that rejoins to sent_on */
+    struct way aside;
     char other_job[GF_SOCKET_NAME_BYTES];   /* the id of another job at this address; or empty */
     bool others_looked_for;                 /* once, as long as that one may be there */
     char aside_text[GF_FRAME_REASON_BYTES]; /* what that one said; or empty */
@@ -347,13 +347,13 @@ void gf_way_close(const struct tcp *tcp, struct way *way);
 /* text: IP:port, or where the job meets by name @name */
 bool gf_tcp_address_fits(const struct tcp *tcp, const char *text);
 void gf_tcp_connect_to(struct tcp *tcp, uint32_t rank, const char *text, uint64_t now_ns);
-void gf_tcp_way_text(const struct way *way, char text_out[GF_CONTROL_ADDRESS_BYTES]);
 /* At each poll, and for an event at a try. */
 tcp_told gf_tcp_connect_poll(struct tcp *tcp, uint64_t now_ns,
                              struct gf_rendezvous_event *event_out);
 tcp_told gf_tcp_connect_event(struct tcp *tcp, uint32_t slot, uint64_t now_ns,
                               struct gf_rendezvous_event *event_out);
-void gf_tcp_aside_event(struct tcp *tcp, uint32_t slot, uint64_t now_ns);
+tcp_told gf_tcp_aside_event(struct tcp *tcp, uint32_t slot, uint64_t now_ns,
+                            struct gf_rendezvous_event *event_out);
 /* after all events of a poll: the first join's, in base.fault */
 void gf_tcp_connect_deadline(struct tcp *tcp, uint64_t now_ns);
 /* a refusal is in conn->in of a connection that stood */

@@ -130,6 +130,59 @@ TEST(one_that_cannot_reach_who_coordinates_says_where_it_was_sent)
     star.ends[1] = rank_1;
 }
 
+/* It was sent to a stopped rank, and then refused at the job's address. */
+TEST(a_refusal_is_told_with_the_address_where_it_was_heard)
+{
+    char text[GF_TEXT_MAX];
+    struct gf_rendezvous_setup setup;
+    world_begin(&kinds[2]);
+    rank_0_follows();
+    rank_1_coordinates();
+    struct gf_rendezvous *rank_1 = star.ends[1];
+    star.ends[1] = NULL;
+    rank_2_comes_back();
+    for (int turns = 0; turns < 100; turns++) turn();
+    struct gf_rendezvous *rank_2 = star.ends[2];
+    star.ends[2] = NULL;
+    assert_int_equal(gf_rendezvous_tcp.reform(star.ends[0], now_ns, 0, at[0]), GF_OK);
+    setup = setup_of(2);
+    setup.rejoin = true;
+    end_open(3, &setup);
+    UNTIL(seen[3].connected == 1);
+    star.ends[2] = rank_2;
+    for (uint32_t second = 0; (second < 70) && (seen[2].status >= 0); second++) {
+        for (int turns = 0; turns < 20; turns++) turn();
+        now_ns += SECOND;
+    }
+    (void)snprintf(text, sizeof text, "the coordinator at %s refused rank 2 for ", at[0]);
+    if (strstr(rank_2->fault.text, text) == NULL) fail_msg("%s", rank_2->fault.text);
+    assert_non_null(strstr(rank_2->fault.text, "member 2 is here already"));
+    star.ends[1] = rank_1;
+}
+
+/* It computes, and looks at its connections for a moment every few seconds. */
+TEST(one_that_is_sent_to_a_rank_that_polls_seldom_comes_in)
+{
+    for (size_t i = 0; i < LENGTH(kinds); i++) {
+        world_begin(&kinds[i]);
+        rank_0_follows();
+        rank_1_coordinates();
+        rank_2_comes_back();
+        for (int looks = 0; (looks < 9) && (seen[2].connected == 0); looks++) {
+            struct gf_rendezvous *rank_1 = star.ends[1];
+            star.ends[1] = NULL;
+            for (int turns = 0; turns < 100; turns++) {
+                turn();
+                now_ns += 50 * MS;
+            }
+            star.ends[1] = rank_1;
+            turn();
+        }
+        assert_int_equal(seen[2].connected, 2);
+        world_end();
+    }
+}
+
 /* It was left out: it does not ask at its own listener. */
 TEST(rank_0_that_was_left_out_finds_who_coordinates_at_the_jobs_address)
 {
