@@ -47,14 +47,14 @@ struct gf_config {
         char address[GF_TEXT_MAX]; /* numeric IP:port where rank 0 listens; empty: 127.0.0.1:7117 */
         /* numeric IP this rank listens on or connects from; empty: any route to the address */
         char bind[GF_TEXT_MAX];
-        /* "first-last": where a rank but 0 listens, as it may have to coordinate; empty:
-         * 26000-31999 */
+        /* "first-last": where a rank but 0 listens, for the connections of sockets between nodes and
+         * as it may have to coordinate; empty: 26000-31999 */
         char ports[16];
         uint64_t join_timeout_ns;         /* 0: 1 min */
         uint64_t keepalive_ns;            /* TCP keepalive period of its connections; 0: 5 s */
         char key_file[GF_PATH_MAX_BYTES]; /* empty: no authentication */
         bool insecure;                    /* listen beyond loopback without a key */
-        /* this rank was of the job and was started anew: see gf_rejoined() */
+        /* this rank was of the job, has ended and was started anew: see gf_rejoined() */
         bool rejoin;
     } rendezvous;
     struct {
@@ -168,8 +168,9 @@ gf_status gf_config_effective(const struct gf_config *config, struct gf_config *
 #define GF_NEED_NO_LOSS_SCALE 0x8u /* the program never asks gf_loss_scale() */
 #define GF_NEED_RATE 0x10u         /* gf_rate(): rate.base is set */
 gf_status gf_config_need(const struct gf_config *config, uint32_t needs, char *error_out);
-/* Of the effective values that must agree on all ranks (not rank, addresses, devices, idle, log,
- * drivers). 0: config is NULL. */
+/* Of the effective values that must agree on all ranks: not job, rendezvous, device, trace_records,
+ * log, drivers, exchange.timeout_ns, nor of link devices, idle, trusted_fabric and huge_pages. 0:
+ * config is NULL. */
 uint64_t gf_config_hash(const struct gf_config *config);
 /* The same values as "wire=fp32 algorithm=ring ..", for errors that show a difference; returns
  * text_out. */

@@ -11,6 +11,9 @@
  *     returns at once. gf_open() and gf_close() take what opening and closing drivers takes, some of
  *     which have bounds of their own that stand there; polls of a join and of an epoch that make the
  *     link anew take what the pages of the exchange region take.
+ *   - "exchange.timeout_ns" as a bound means so long without any progress: an operation that moves
+ *     may take longer. Once it has passed the ranks find out whose fault it is, which takes up to a
+ *     quarter of it, a second at least; up to five times that where the coordinator stops meanwhile.
  *   - A call that is merely wrong (GF_ERR_PARAM or GF_ERR_STATE from the call itself) is refused,
  *     logged, and leaves the context as it was. Any other error fails the context. First the ranks
  *     find out whose fault it is, and meanwhile polls give GF_AGAIN, gf_tensor_ready() and its like
@@ -18,9 +21,10 @@
  *     returns the error each call answers with the same status, and gf_error_last() tells it whole.
  *   - NULL for a context, configuration or output is GF_ERR_PARAM; calls without a status answer 0,
  *     false or 1 to a context that is NULL.
- *   - In a forked child calls on the parent's context are GF_ERR_STATE, answers as at the fork. It
- *     opens its own, but not over a network if one was open at the fork: UCX's thread is not in it
- *     (GF_ERR_SYSTEM).
+ *   - In a forked child calls on the parent's context are GF_ERR_STATE, and answers are as at the
+ *     fork. gf_gradient() is shared memory: the child must not write there. It may open a context of
+ *     its own, but not over UCX where one over UCX was open at the fork: UCX's thread is not in the
+ *     child (GF_ERR_SYSTEM).
  *   - Outputs come last, set only on success. Units: bytes (`_bytes`), elements (`_count`,
  *     `_elems`), ns (`_ns`). */
 #ifndef GRADIENTFLOW_H
@@ -67,11 +71,18 @@ struct gf_footprint {
 gf_status gf_measure(const struct gf_config *config, const struct gf_tensor *tensors,
                      uint32_t tensor_count, struct gf_footprint *footprint_out);
 
-/* Lays the context out in memory[memory_bytes] (aligned to 64, not MADV_DONTFORK, the caller's
+/* Lays the context out in memory[memory_bytes] (aligned to 64, not MADV_DONTFORK, the library's
  * until gf_close()), opens drivers and posts the join. gf_open_poll() gives GF_AGAIN until all are
  * there; gf_open_wait() blocks until then: at most rendezvous.join_timeout_ns and 2 s for the join,
- * then exchange.timeout_ns without progress for connections and for the first messages. *gf_out is then
- * NULL, or a failed context for gf_error_last(), gf_close(). */
+ * then exchange.timeout_ns for connections and for the first messages.
+ * Where gf_open() fails *gf_out is NULL, or a failed context for gf_error_last() and gf_close().
+ * GF_ERR_PARAM, GF_ERR_CONFIG: as gf_measure(), or memory is not aligned; GF_ERR_ARENA: it is too
+ * small; GF_ERR_SYSTEM: stack, descriptors (ulimit -n), memory to share, a port that is taken;
+ * GF_ERR_DEVICE, GF_ERR_LINK. Poll and wait also give GF_ERR_TIMEOUT: ranks are missing;
+ * GF_ERR_MISMATCH: they were given different things; GF_ERR_PEER: one has failed.
+ * Descriptors: rank 0, and who coordinates after it, has one for each rank. Over sockets each rank
+ * has link.streams, or as many as link.devices where these are more, for each rank of another
+ * node. */
 gf_status gf_open(const struct gf_config *config, const struct gf_tensor *tensors,
                   uint32_t tensor_count, void *memory, uint64_t memory_bytes, gf_context **gf_out);
 gf_status gf_open_poll(gf_context *gf);
@@ -81,12 +92,12 @@ gf_status gf_open_wait(gf_context *gf);
  * the system. NULL is valid. A failed context waits for nobody and closes with GF_OK; so it does
  * inside a step or with a request under way, which is an abort to the others. The memory is the
  * caller's again. GF_ERR_TIMEOUT: some did not leave in time; this rank has. What closing itself may
- * take, failed or not: 0.2 s until the last words have gone out, 0.2 s of UCX's, and on a GPU 2 s
- * for the work that is queued. */
+ * take, failed or not: 0.2 s until the last words have been sent, a second until the other hosts
+ * have acknowledged them, 0.2 s of the link's, and on a GPU 2 s for the work that is queued. */
 gf_status gf_close(gf_context *gf);
 /* The part of gf_close() that waits for the other ranks, in turns, for a caller that drives several
- * contexts from one thread: GF_AGAIN until all have left; after anything else gf_close() returns at
- * once. The first call ends the use of the context for everything but this and gf_close(). */
+ * contexts from one thread: GF_AGAIN until all have left; after anything else gf_close() waits for
+ * nobody. The first call ends the use of the context for everything but this and gf_close(). */
 gf_status gf_close_poll(gf_context *gf);
 
 /* 0 for NULL. A new epoch changes both: draw samples by what they are now, for example from
@@ -183,8 +194,8 @@ float gf_gradient_scale(const gf_context *gf);
  * added. */
 gf_status gf_gradient_norm(gf_context *gf, float *norm_out, float *factor_out);
 gf_status gf_gradient_clip(gf_context *gf, float *norm_out);
-/* Applies the averaged gradients to gf_weight(), momentum or moments. Needs an optimizer; once
- * after a whole step. */
+/* Applies the averaged gradients to gf_weight(), momentum or moments; learning_rate is finite and
+ * not negative. Needs an optimizer; once after a whole step. */
 gf_status gf_update(gf_context *gf, float learning_rate);
 /* The same said by an appliance whose own optimizer (optimizer.kind none) has applied them to
  * config.state_extra: once after a whole step, not after one that was skipped (a warning). */
@@ -193,9 +204,9 @@ gf_status gf_updated(gf_context *gf);
  * update leave them: on a GPU both may be under way when gf_step_wait() and gf_update() return. On
  * the host queue is 0. Not inside a step. */
 gf_status gf_queue_follow(gf_context *gf, gf_queue_handle queue);
-/* Multiply the loss by this before backward; a power of two up to 2^24, 1 unless
- * loss_scale.enabled. It changes from step to step: a gradient that is declared before the scale of
- * its step was asked for is refused with GF_ERR_STATE, unless that is 1. */
+/* Multiply the loss by this before backward; a power of two, 1 unless loss_scale.enabled. It grows
+ * up to 2^24 and changes from step to step: a gradient that is declared before the scale of its step
+ * was asked for is refused with GF_ERR_STATE, unless that is 1. */
 float gf_loss_scale(const gf_context *gf);
 
 /* ---- learning rates ---- */
@@ -213,8 +224,9 @@ struct gf_request {
 };
 
 /* First weights: rank `root`'s gf_weight() of all tensors, and its config.state_extra, reach every
- * rank; then the half weights are made. All ranks call it, between steps. May block up to
- * exchange.timeout_ns. */
+ * rank; then the half weights are made. All ranks call it, between steps, with no request under way.
+ * May block up to exchange.timeout_ns for the weights and for each region. GF_ERR_STATE: there are
+ * neither. */
 gf_status gf_broadcast_weights(gf_context *gf, uint32_t root);
 
 /* All are in place on data[elem_count] of type, in host memory or in device memory: the library's
@@ -261,11 +273,11 @@ gf_mem gf_exchange_take(gf_context *gf, uint64_t size_bytes);
 
 /* ---- life signs, abort, state ---- */
 
-/* Marks the context aborted and returns; safe in any thread and in signal handlers. The next call
- * on the context's own thread answers GF_ERR_ABORTED, and the other ranks are told. */
+/* Marks the context aborted and returns; safe in any thread and in signal handlers, until
+ * gf_close(). The next call on the context answers GF_ERR_ABORTED, and the other ranks are told. */
 void gf_abort(gf_context *gf);
-/* Says "computing, not stuck" to the others; moves the control channel a little. From the context's
- * own thread. */
+/* Says "computing, not stuck" to the others, and moves messages a little. Not beside another call
+ * on this context, so not from a thread or signal handler of its own. */
 gf_status gf_heartbeat(gf_context *gf);
 
 /* What a checkpoint must hold: weights, momentum, history, selection, loss scale, step,
@@ -319,8 +331,9 @@ gf_status gf_epoch_wait(gf_context *gf);
 uint32_t gf_epoch_due(const gf_context *gf);
 uint32_t gf_joiners(const gf_context *gf); /* that wait to come in */
 /* This rank leaves with the next epoch: it goes on until gf_epoch_due() tells all and begins that
- * like the others, to whom it is no failure. On GF_OK gf_left() is true, gf_close() is next.
- * GF_ERR_QUORUM: nobody else is left. */
+ * like the others, to whom it is no failure. On GF_OK of that epoch gf_left() is true, gf_close() is
+ * next; GF_ERR_QUORUM of it: nobody else is left. GF_ERR_STATE: this rank is alone, or the context
+ * is not ready and in no step. */
 gf_status gf_leave(gf_context *gf);
 bool gf_left(const gf_context *gf);
 /* The epoch under way has taken this rank in again: the others had gone on without it, as it was
@@ -331,10 +344,14 @@ bool gf_left(const gf_context *gf);
 bool gf_left_out(const gf_context *gf);
 /* Who comes in: a rank that has ended and was started again, with its old rank and world and
  * rendezvous.rejoin (or GF_REJOIN=1); or a new one, whose rank, from world to world_max - 1, no
- * epoch has had. Its gf_open_wait() ends when they have let it in (at most as many at once as they
- * are, and 64), or with GF_ERR_MISMATCH: it was given something else; GF_ERR_STATE: its member id
- * was used before, or the job has not begun or is ending; GF_ERR_TIMEOUT: nobody answers at
- * rendezvous.address; GF_ERR_QUORUM: nobody let it in. Start again only what has ended. */
+ * epoch has had. Start again only what has ended. rendezvous.address (or GF_ADDRESS) is that of any
+ * member: the job's, as long as rank 0 lives, or whoever coordinates runs on that host; else
+ * another host's with the job's port, where the coordinator listens then ("restarted ranks find
+ * this job at ..", in its log by GF_LOG_INFO).
+ * Its gf_open_wait() ends when they have let it in (at most as many at once as they are, and 64), or
+ * with GF_ERR_MISMATCH: it was given something else; GF_ERR_STATE: its member id was used before,
+ * or the job has not begun or is ending; GF_ERR_TIMEOUT: nobody answers at rendezvous.address;
+ * GF_ERR_QUORUM: nobody let it in. */
 bool gf_rejoined(const gf_context *gf); /* this context was opened so */
 #define gf_shrink(gf, ended, count) gf_epoch_begin(gf, ended, count) /* by its two uses */
 #define gf_admit(gf) gf_epoch_begin(gf, NULL, 0)
@@ -381,8 +398,10 @@ struct gf_stats {
     uint64_t last_wait_ns; /* of the last step */
     uint64_t last_exchange_ns;
     uint64_t last_wire_bytes;
-    uint64_t foreign_bytes; /* host memory that foreign libraries took in gf_open() */
-    uint32_t buffer_count;  /* fused buffers of a dense step */
+    /* by how much this process grew while the context opened, without the library's own: what
+     * foreign libraries took, if no other thread took any */
+    uint64_t foreign_bytes;
+    uint32_t buffer_count; /* fused buffers of a dense step */
     float loss_scale;
     /* The rank that cost the others most in this epoch, by the vote of each step, the same on all
      * ranks: it declared its last tensor last, counted from the vote before; or, where that was

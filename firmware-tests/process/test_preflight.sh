@@ -72,9 +72,13 @@ alone a_key_and_no_trust ok link "sockets between nodes: there is a key_file" \
 alone no_fabric ok link "sockets between nodes: no InfiniBand port is active here" 'link = { driver = "auto"; };'
 alone sockets_by_name ok link "sockets between nodes: link.driver = tcp" 'link = { driver = "tcp"; };'
 file few.cfg 'link = { streams = 8; };'
-few() { (ulimit -n 1000 && exits 1 "$gf_check" "$scratch/few.cfg" --preflight --world 200 --local 1); }
-check few_descriptors few
-check few_descriptors_is_said said fail descriptors "limit 1000; 1656 are needed: 8 streams to each of 199 ranks"
+few() { (ulimit -n 1000 && exits 1 "$gf_check" "$scratch/$1" --preflight --world "$2" --local 1); }
+check few_descriptors few few.cfg 200
+check few_descriptors_is_said said fail descriptors "limit 1000; 1856 are needed: 8 streams to each of 199 ranks"
+file two.cfg 'link = { devices = "lo,lo"; };'
+few two.cfg 400
+check a_stream_a_device_and_the_control_channel_count said fail descriptors \
+    "limit 1000; 1262 are needed: 2 streams to each of 399 .*, 400 to coordinate, and 64"
 alone devices_by_themselves ok devices 'link.devices = "(lo|[a-z0-9]*[0-9])"$' 'link = { devices = "lo"; };'
 file list.cfg 'link = { devices = "lo;gfnone0"; };'
 check "devices_by_place_in_the_node" exits 1 "$run" -n 2 --merge "$gf_check" "$scratch/list.cfg" --preflight

@@ -103,7 +103,8 @@ const struct gf_setting gf_settings[] = {
     {.key = "rendezvous.ports",
      TEXT(rendezvous.ports, GF_FORM_PORTS),
      .fallback_text = "26000-31999",
-     .help = "ports the other ranks listen on, should they have to coordinate"},
+     .help = "ports the other ranks listen on: for connections between nodes (tcp), and to "
+             "coordinate should rank 0 die"},
     {.key = "rendezvous.rejoin",
      BOOL(rendezvous.rejoin),
      .help = "this rank was of the job and was started anew"},
@@ -112,7 +113,7 @@ const struct gf_setting gf_settings[] = {
      NAME(link.driver, link_names),
      AGREES,
      .help = "between nodes: sockets (tcp) or a fabric (ucx); auto: ucx where each rank has an "
-             "active InfiniBand port, or a fabric is named below"},
+             "active InfiniBand port and UCX's part for it, or a fabric is named below"},
     {.key = "link.transports",
      TEXT(link.transports, GF_FORM_TRANSPORTS),
      AGREES,

@@ -276,7 +276,8 @@ static void congestion_say(struct check_report *report)
     (void)fclose(file);
 }
 
-/* A connection to each rank of another node, of each stream; and some of the program's. */
+/* Rank 0, or who coordinates after it, has a control connection to each rank; sockets between nodes
+ * are a connection to each rank of another node, of each stream; and some are the program's. */
 static void descriptors_say(struct check_report *report, const struct check_job *job)
 {
     const unsigned own = 64;
@@ -284,15 +285,18 @@ static void descriptors_say(struct check_report *report, const struct check_job 
     uint32_t world =
         (job->config.job.world_max != 0) ? job->config.job.world_max : job->config.job.world;
     uint64_t others = (world > job->local_count) ? world - job->local_count : 0;
-    uint64_t need = others * job->config.link.streams + own;
+    uint32_t devices = gf_devices_most(job->config.link.devices); /* each carries a stream */
+    uint32_t streams = job->config.link.streams;
+    if (devices > streams) streams = devices;
+    if (job->fabric) streams = 0;
+    uint64_t need = others * streams + world + own;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
     if (need > limit.rlim_cur)
         check_say(report, "descriptors", CHECK_FAIL, "ulimit -n",
                   "limit %llu; %llu are needed: %u stream%s to each of %llu ranks of other nodes, "
-                  "and %u",
-                  (unsigned long long)limit.rlim_cur, (unsigned long long)need,
-                  job->config.link.streams, (job->config.link.streams == 1) ? "" : "s",
-                  (unsigned long long)others, own);
+                  "%u to coordinate, and %u",
+                  (unsigned long long)limit.rlim_cur, (unsigned long long)need, streams,
+                  (streams == 1) ? "" : "s", (unsigned long long)others, world, own);
     else
         check_say(report, "descriptors", CHECK_OK, NULL, "limit %llu; %llu are needed",
                   (unsigned long long)limit.rlim_cur, (unsigned long long)need);
@@ -300,10 +304,8 @@ static void descriptors_say(struct check_report *report, const struct check_job 
 
 void check_ports(struct check_report *report, const struct check_job *job)
 {
-    if (!job->fabric) {
-        congestion_say(report);
-        descriptors_say(report, job);
-    }
+    if (!job->fabric) congestion_say(report);
+    descriptors_say(report, job);
     /* the job runs: where none is free the system chooses one */
     range_say(report, "ports", "rendezvous.ports", job->config.rendezvous.ports, job->local_count,
               job->local_count);
