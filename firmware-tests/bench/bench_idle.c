@@ -1,5 +1,5 @@
 /* What a rank costs that waits: mean and median time of an operation, over all of a run. For
- * firmware-tests/bench_idle.sh.
+ * firmware-tests/bench/bench_idle.sh.
  *
  *     bench_idle CONFIG BYTES SECONDS [LAYERS COMPUTE_US]
  *

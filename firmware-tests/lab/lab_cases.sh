@@ -1,8 +1,8 @@
 # shellcheck shell=sh disable=SC2034,SC2154,SC2086,SC2046,SC2016 # shared with lab.sh; options and ranks are words
 # The faults: a row each, NAME|bound in seconds|what is done|what survives, and a function case_NAME that does it and looks at
 # what the ranks say. Bounds follow from the configuration in lab_job.sh: keepalive 1 s, exchange.timeout 4 s, join_timeout 5 s,
-# 1 s for the inquiry, 0.7 s to end what is under way; - judges no time. `make fault-table` writes results/faults.md
-# anew; the number of faults stands in the README. A program's own answer, such as to a full disk, is in
+# 1 s for the inquiry, 0.7 s to end what is under way; - judges no time. `make fault-table` prints the first table of
+# results/faults.md; the number of faults stands in the README. A program's own answer, such as to a full disk, is in
 # process/test_checkpoint.sh.
 lab_table='
 tcp_kill_worker|1|`kill -9` of a worker|the last checkpoint; with `--elastic` the job
