@@ -392,7 +392,8 @@ static bool are_named(uint32_t proc, const struct members_list *list)
         bool named = ((self->told >> id) & 1u) != 0;
         if ((((self->last.bits[0] >> id) & 1u) != 0) && !stays && !named) return false;
     }
-    return (self->epoch == self->members->setup.epoch) && (list->epoch == self->epoch + 1);
+    return !self->members->view.rejoins && (self->epoch == self->members->setup.epoch) &&
+           (list->epoch == self->epoch + 1);
 }
 
 void states_rules_plan(uint32_t proc, const struct gf_members_plan *plan)

@@ -95,7 +95,7 @@ TEST(no_random_schedule_breaks_a_rule)
 static const struct {
     const char *name;
     struct states_limits limits;
-    const char *steps[112];
+    const char *steps[113];
 } rows[] = {
     /* 2 hears of epoch 2 from 3, and leads view 7 there; 1b had answered it in view 7 of epoch 1 */
     {"an answer to a view of the epoch before counts in none of this",
@@ -154,6 +154,34 @@ static const struct {
       "tick 1a",       "tick 2a",       "tick 2a",       "connect 2a>1a", "deliver 1a>2a",
       "deliver 2a>1a", "deliver 2a>1a", "deliver 1a>2a", "deliver 2a>1a", "deliver 1a>2a",
       "deliver 2a>1a"}},
+    /* 0a, 1a and 3a go on without 2a, and then all but 1a have ended, which their epoch 4 had left out.
+     * 2a goes on from epoch 1 with new processes: 1a comes into their epoch 3, and its own was another
+     * one */
+    {"a process that was left out does not say who has ended by the number of an epoch",
+     {.ids = 4, .members = 4, .listed = true, ANY},
+     {"cut 2a>0a",     "deliver 2a>0a", "deliver 0a>3a", "deliver 3a>0a", "deliver 0a>1a",
+      "deliver 0a>2a", "deliver 0a>3a", "deliver 3a>0a", "deliver 1a>0a", "deliver 0a>1a",
+      "deliver 1a>0a", "deliver 0a>1a", "deliver 1a>0a", "deliver 0a>3a", "deliver 3a>0a",
+      "deliver 0a>1a", "deliver 1a>0a", "deliver 1a>0a", "deliver 0a>3a", "deliver 3a>0a",
+      "tick 0a",       "deliver 0a>3a", "deliver 0a>1a", "deliver 1a>0a", "deliver 0a>1a",
+      "deliver 1a>0a", "deliver 0a>1a", "deliver 1a>0a", "deliver 0a>1a", "deliver 0a>3a",
+      "deliver 1a>0a", "deliver 1a>0a", "tick 1a",       "deliver 1a>0a", "connect 2a>1a",
+      "deliver 1a>2a", "deliver 0a>3a", "tick 1a",       "deliver 1a>2a", "deliver 1a>0a",
+      "deliver 3a>0a", "deliver 3a>0a", "deliver 0a>3a", "deliver 3a>0a", "change 0a",
+      "deliver 0a>3a", "deliver 3a>0a", "deliver 0a>3a", "deliver 3a>0a", "deliver 3a>0a",
+      "leave 0a",      "connect 1a>0a", "deliver 0a>1a", "deliver 1a>0a", "deliver 1a>0a",
+      "deliver 0a>1a", "tick 3a",       "deliver 3a>0a", "deliver 3a>0a", "tell 2a>0",
+      "tell 3a>0",     "deliver 0a>1a", "deliver 0a>1a", "tick 3a",       "start 3b",
+      "connect 1a>2a", "deliver 1a>2a", "connect 3b>2a", "deliver 2a>1a", "deliver 3b>2a",
+      "deliver 1a>2a", "deliver 2a>3b", "deliver 3b>2a", "deliver 2a>3b", "deliver 3b>2a",
+      "start 0b",      "connect 0b>2a", "deliver 2a>0b", "deliver 2a>1a", "deliver 0b>2a",
+      "deliver 0b>2a", "deliver 1a>2a", "deliver 2a>0b", "deliver 0b>2a", "deliver 0b>2a",
+      "deliver 2a>0b", "change 2a",     "deliver 2a>0b", "ask 0b",        "deliver 0b>2a",
+      "deliver 2a>0b", "deliver 2a>3b", "deliver 0b>2a", "deliver 2a>0b", "deliver 0b>2a",
+      "deliver 2a>0b", "deliver 0b>2a", "deliver 2a>3b", "tick 3b",       "deliver 2a>0b",
+      "deliver 0b>2a", "deliver 0b>2a", "tick 2a",       "deliver 2a>0b", "deliver 0b>2a",
+      "tick 3b",       "tick 0b",       "connect 3b>0b", "deliver 0b>2a", "tick 3b",
+      "tick 2a",       "lose 2a>1a"}},
 };
 
 TEST(schedules_that_broke_a_rule_break_none)

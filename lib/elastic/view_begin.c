@@ -118,7 +118,8 @@ bool gf_view_is_left_out(const struct gf_members *members)
 bool gf_view_left_ended(const struct gf_members *members)
 {
     const struct members_list *next = &members->view.epoch;
-    bool all = (next->epoch == members->setup.epoch + 1);
+    /* of an epoch that it was left out of it knows who was there, and not who came after it */
+    bool all = !members->view.rejoins && (next->epoch == members->setup.epoch + 1);
     for (uint32_t rank = 0; rank < members->setup.world; rank++) {
         uint32_t id = members_id(members, rank);
         bool stays = gf_view_has(next->bits, id) && !gf_view_list_took(next, id);
