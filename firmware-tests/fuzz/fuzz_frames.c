@@ -6,7 +6,10 @@
  * its end), and bytes. They arrive over socket pairs instead of TCP, so that no port is used up;
  * nonces are constant, so that an input means the same each time. With the role's highest bit set
  * and a key, whoever sends has the key: a hello gets the proof that fits, and an answer and the
- * frames after it their size and MAC, whatever else is in them. */
+ * frames after it their size and MAC, whatever else is in them. With the bit below it the job has
+ * begun: a stranger comes to a rank that follows another one, to which its second connection is; and
+ * who meets impostors is a rank that comes back. Both meet by name, so that no address of an input is
+ * ever dialled. */
 #include "drivers/tcp/rendezvous_tcp_state.h"
 #include "firmware-tests/fuzz/fuzz.h"
 #include "firmware-tests/support/tcp_world.h"
@@ -98,7 +101,8 @@ static int stranger_open(struct tcp *tcp, uint32_t slot, uint64_t now_ns)
 {
     int fd;
     struct pending *pending = &tcp->pending[slot];
-    *pending = (struct pending){.fd = pair_open(&fd), .number = slot, .since_ns = now_ns};
+    *pending = (struct pending){
+        .fd = pair_open(&fd), .number = slot, .since_ns = now_ns, .by_name = tcp->by_name};
     tcp->sources[0].held++;
     gf_talk_nonce_put(tcp, pending->said);
     senders[slot].said = pending->said;
@@ -160,12 +164,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < 1) return 0;
     enum role role = (enum role)((data[0] & 0x7f) % ROLE_COUNT);
     bool rank = (role >= IMPOSTOR);
+    bool begun = ((data[0] & 0x40) != 0) && ((role == STRANGER) || (role == IMPOSTOR));
+    bool follows = begun && !rank;
     struct gf_rendezvous_setup setup = {.rank = rank ? 1 : 0,
                                         .world = 3,
                                         .job_id = 4711,
                                         .address = address,
                                         .bind = "",
-                                        .insecure = true,
+                                        .insecure = !begun,
+                                        .rejoin = begun && rank,
                                         .keepalive_ns = 1000,
                                         .join_timeout_ns = 1000000};
     setup.key_file =
@@ -186,8 +193,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     tcp->setup.log.fn = NULL;
     tcp->way.next_ns = UINT64_MAX; /* the tries are those below */
+    if (follows) {
+        tcp->reformed = true;
+        tcp->coordinator = 1;
+        (void)snprintf(tcp->coordinator_text, sizeof tcp->coordinator_text, "@gf-fuzz");
+    }
     for (uint32_t i = 0; i < 2; i++) {
-        if ((role == STRANGER) || (role == STRANGER_KEYED))
+        if (follows && (i == tcp->coordinator))
+            fds[i] = member_open(tcp, i, false);
+        else if ((role == STRANGER) || (role == STRANGER_KEYED))
             fds[i] = stranger_open(tcp, i, now_ns);
         else if ((role == IMPOSTOR) || (role == IMPOSTOR_KEYED))
             fds[i] = impostor_open(tcp, i, now_ns);
