@@ -350,8 +350,9 @@ gf_status gf_tcp_reform(struct tcp *tcp, uint64_t now_ns, uint32_t coordinator, 
     if (coordinator == GF_RANK_NONE) {
         for (uint32_t i = 0; i < tcp->pending_count; i++)
             gf_tcp_pending_drop(tcp, &tcp->pending[i]);
-        /* it is asked for again */
-        if (now_ns - tcp->opened_ns >= tcp->setup.join_timeout_ns) tcp->opened_ns = now_ns;
+        /* who was of the job begins to look; who came back and is not in yet may ask again */
+        if (!tcp->setup.rejoin || (now_ns - tcp->opened_ns >= tcp->setup.join_timeout_ns))
+            tcp->opened_ns = now_ns;
         listen_end(tcp);
         gf_tcp_rejoin_begin(tcp, now_ns);
         return GF_AGAIN;

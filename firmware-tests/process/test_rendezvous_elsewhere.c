@@ -200,6 +200,22 @@ TEST(rank_0_that_was_left_out_finds_who_coordinates_at_the_jobs_address)
     }
 }
 
+/* Its time to come in begins when it was left out, not with the job. */
+TEST(one_that_was_left_out_looks_for_as_long_as_one_that_comes_back)
+{
+    world_begin(&kinds[0]);
+    for (uint32_t rank = 1; rank < 3; rank++) tcp_world_end_close(&star, rank);
+    now_ns += 50 * SECOND;
+    assert_int_equal(gf_rendezvous_tcp.reform(star.ends[0], now_ns, GF_RANK_NONE, ""), GF_AGAIN);
+    now_ns += 59 * SECOND;
+    turn();
+    assert_int_equal(seen[0].status, GF_AGAIN);
+    now_ns += SECOND;
+    turn();
+    assert_int_equal(seen[0].status, GF_ERR_TIMEOUT);
+    assert_non_null(strstr(star.ends[0]->fault.text, "times in 60.0 s, last: "));
+}
+
 /* It was started as if the job began. */
 TEST(one_that_does_not_say_that_it_comes_back_is_refused_at_once)
 {
