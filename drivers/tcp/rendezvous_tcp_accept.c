@@ -275,15 +275,13 @@ static gf_status number_refuse(struct tcp *tcp, uint32_t rank)
                           tcp->setup.rank);
 }
 
-/* Why this hello cannot come in: GF_OK if it can, else the code that it hears. ours_out: it is of
- * this job, so that the job itself is ill. */
-static gf_status hello_check(struct tcp *tcp, const struct gf_frame_header *header,
-                             const struct gf_frame_hello *hello, uint64_t since_ns, bool *ours_out)
+/* Is it of this job? GF_OK, else the code that it hears from whoever listens, and tcp->text has why. */
+static gf_status job_check(struct tcp *tcp, const struct gf_frame_header *header,
+                           const struct gf_frame_hello *hello)
 {
     const char *kind = kind_of(tcp);
     const uint32_t own = tcp->setup.rank;
-    *ours_out = (header->job_id == tcp->setup.job_id);
-    if (!*ours_out)
+    if (header->job_id != tcp->setup.job_id)
         return gf_tcp_because(tcp, GF_ERR_MISMATCH,
                               "job id %" PRIu64 " at %s %u, %" PRIu64 " at %s %u",
                               tcp->setup.job_id, kind, own, header->job_id, kind, header->from);
@@ -298,7 +296,18 @@ static gf_status hello_check(struct tcp *tcp, const struct gf_frame_header *head
     if (hello->world != tcp->setup.world)
         return gf_tcp_because(tcp, GF_ERR_MISMATCH, "world %u at %s %u, %u at %s %u",
                               tcp->setup.world, kind, own, hello->world, kind, hello->rank);
-    if ((hello->rank == own) || (hello->rank >= tcp->setup.world))
+    return GF_OK;
+}
+
+/* Why this hello cannot come in: GF_OK if it can, else the code that it hears. ours_out: it is of
+ * this job, so that the job itself is ill. */
+static gf_status hello_check(struct tcp *tcp, const struct gf_frame_header *header,
+                             const struct gf_frame_hello *hello, uint64_t since_ns, bool *ours_out)
+{
+    gf_status code = job_check(tcp, header, hello);
+    *ours_out = (header->job_id == tcp->setup.job_id);
+    if (code != GF_OK) return code;
+    if ((hello->rank == tcp->setup.rank) || (hello->rank >= tcp->setup.world))
         return number_refuse(tcp, hello->rank);
     *ours_out = false; /* the first one serves the job well */
     return claim_take(tcp, hello, since_ns);
@@ -330,7 +339,13 @@ static tcp_told promote(struct tcp *tcp, struct pending *pending,
 /* Of a process of no epoch, whoever it is: the coordinator says whether it may come in. */
 static void send_on(struct tcp *tcp, struct pending *pending, const struct gf_frame_hello *hello)
 {
+    const struct gf_frame_header header = gf_talk_header(pending->said);
     unsigned char elsewhere[TCP_ELSEWHERE_BYTES];
+    gf_status code = job_check(tcp, &header, hello);
+    if (code != GF_OK) { /* another version may not know the word */
+        hello_refuse(tcp, pending, true, code);
+        return;
+    }
     if ((hello->flags & GF_HELLO_REJOINS) == 0) { /* it looks for rank 0, as if the job began */
         (void)gf_tcp_because(tcp, GF_ERR_MISMATCH,
                              "the job runs, and %s %u coordinates it: a rank that comes back wants "
@@ -423,15 +438,15 @@ tcp_told gf_tcp_hello_take(struct tcp *tcp, struct pending *pending,
         hello_refuse(tcp, pending, false, GF_ERR_MISMATCH);
         return TCP_TOLD_NOTHING;
     }
-    if (foreign && (!proven || !tcp_is_coordinator(tcp))) {
+    if (foreign && !proven) {
         gf_tcp_stranger_drop(tcp, pending, GF_LOG_INFO, "a hello of another job or version");
         return TCP_TOLD_NOTHING;
     }
-    if (!tcp_is_coordinator(tcp)) {
+    if (!foreign && !tcp_is_coordinator(tcp)) {
         gf_tcp_hello_hold(tcp, pending);
         return TCP_TOLD_NOTHING;
     }
-    if (is_here_by(tcp, pending, &hello)) {
+    if (!foreign && is_here_by(tcp, pending, &hello)) {
         gf_tcp_pending_drop(tcp, pending);
         return TCP_TOLD_NOTHING;
     }
@@ -439,7 +454,7 @@ tcp_told gf_tcp_hello_take(struct tcp *tcp, struct pending *pending,
     if (code == GF_OK) return promote(tcp, pending, &hello, event_out);
     hello_refuse(tcp, pending, true, code);
     /* a joiner that does not fit harms no job */
-    if (!ours || rejoins) return TCP_TOLD_NOTHING;
+    if (!ours || rejoins || !tcp_is_coordinator(tcp)) return TCP_TOLD_NOTHING;
     return refused_tell(tcp, (header.protocol == GF_FRAME_PROTOCOL) ? hello.rank : header.from,
                         tcp_is_open(tcp), event_out);
 }

@@ -223,13 +223,21 @@ static way_news hello_say(struct tcp *tcp, struct way *way, struct try *one, uin
     return TCP_WAY_NOTHING;
 }
 
+/* Where a member said that the coordinator is, another job may be by now. */
+static way_news refusal_news(const struct tcp *tcp, const struct way *way,
+                             const struct gf_frame_header *header)
+{
+    bool told = (way == &tcp->aside) && tcp->rejoins;
+    return (told && (header->job_id != tcp->setup.job_id)) ? TCP_WAY_STRANGER : TCP_WAY_REFUSED;
+}
+
 static way_news answer_take(struct tcp *tcp, struct way *way, struct try *one, uint64_t now_ns)
 {
     const struct gf_frame_header header = gf_frame_header_get(one->in);
     if (header.kind == GF_FRAME_REFUSAL) {
         char reason[GF_FRAME_REASON_BYTES];
         way->code = gf_talk_refusal_get(one->in + GF_FRAME_HEADER_BYTES, reason);
-        return try_end(way, one, now_ns, TCP_WAY_REFUSED, 0, "%s", reason);
+        return try_end(way, one, now_ns, refusal_news(tcp, way, &header), 0, "%s", reason);
     }
     if (header.kind == GF_FRAME_ELSEWHERE) {
         char address[GF_CONTROL_ADDRESS_BYTES];
@@ -265,7 +273,7 @@ way_news gf_way_event(struct tcp *tcp, struct way *way, uint32_t slot, uint64_t 
         uint32_t bytes = frame_bytes(way, one, &header);
         if ((header.magic == GF_FRAME_MAGIC) && (header.protocol != GF_FRAME_PROTOCOL)) {
             way->code = GF_ERR_MISMATCH;
-            return try_end(way, one, now_ns, TCP_WAY_REFUSED, 0,
+            return try_end(way, one, now_ns, refusal_news(tcp, way, &header), 0,
                            "protocol version %u there, %u at rank %u", header.protocol,
                            GF_FRAME_PROTOCOL, tcp->setup.rank);
         }

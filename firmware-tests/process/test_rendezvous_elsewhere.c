@@ -3,6 +3,9 @@
  * port, and with a key. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/tcp_keys.h"
+#include "firmware-tests/support/tcp_middle.h"
+
+#include <unistd.h>
 
 static char at[3][GF_CONTROL_ADDRESS_BYTES]; /* where each rank is to be met */
 static const char *key;                      /* or empty */
@@ -214,6 +217,61 @@ TEST(one_that_was_left_out_looks_for_as_long_as_one_that_comes_back)
     turn();
     assert_int_equal(seen[0].status, GF_ERR_TIMEOUT);
     assert_non_null(strstr(star.ends[0]->fault.text, "times in 60.0 s, last: "));
+}
+
+/* Whoever it asks: it cannot come in, and need not understand where to go. */
+TEST(one_of_another_job_or_version_hears_so_from_whoever_listens)
+{
+    for (size_t i = 1; i < LENGTH(kinds); i++) { /* by name it would not come here */
+        world_begin(&kinds[i]);
+        rank_0_follows();
+        rank_1_coordinates();
+        struct gf_rendezvous_setup setup = setup_of(2);
+        setup.rejoin = true;
+        setup.job_id = 4712;
+        end_open(2, &setup);
+        assert_refused(2, "job id 4711 at member 0, 4712 at member 2");
+        assert_int_equal(seen[0].refused, 0);
+        world_end();
+    }
+    unsigned char hello[HELLO_FRAME];
+    char text[GF_FRAME_REASON_BYTES];
+    world_begin(&kinds[1]);
+    rank_0_follows();
+    rank_1_coordinates();
+    int fd = stranger_at(at[0]);
+    hello_make(hello, 2, 3, 0);
+    hello[GF_FRAME_HEADER_BYTES]++; /* its minor version */
+    hello[GF_FRAME_HEADER_BYTES + 12] |= GF_HELLO_REJOINS;
+    say(fd, hello, sizeof hello);
+    hear_refusal(fd, true, text);
+    assert_ptr_equal(strstr(text, "library version "), text);
+    (void)close(fd);
+}
+
+/* The port of a rank that has ended may be another job's by now. */
+TEST(one_that_is_sent_to_a_port_of_another_job_asks_again)
+{
+    world_begin(&kinds[1]);
+    rank_0_follows();
+    rank_1_coordinates();
+    struct gf_rendezvous *rank_1 = star.ends[1];
+    star.ends[1] = NULL;
+    rank_2_comes_back();
+    for (int turns = 0; turns < 100; turns++) turn();
+    star.ends[1] = rank_1;
+    tcp_world_end_close(&star, 1);
+    struct gf_rendezvous_setup setup = setup_of(0);
+    setup.address = at[1];
+    setup.job_id = 4712;
+    end_open(3, &setup);
+    for (int turns = 0; turns < 300; turns++) {
+        turn();
+        now_ns += 3 * MS;
+    }
+    assert_int_equal(seen[2].status, GF_AGAIN);
+    assert_int_equal(gf_rendezvous_tcp.reform(star.ends[0], now_ns, 0, at[0]), GF_OK);
+    UNTIL((seen[2].connected == 1) && ((seen[0].connected & 4) != 0));
 }
 
 /* It was started as if the job began. */
