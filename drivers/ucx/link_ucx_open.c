@@ -306,10 +306,11 @@ static gf_status context_take(struct gf_ucx *ucx)
     return GF_OK;
 }
 
+/* One thread at a time, not always the one that opened: a card's doorbell is fenced for that. */
 static gf_status worker_take(struct gf_ucx *ucx)
 {
     const ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
-                                        .thread_mode = UCS_THREAD_MODE_SINGLE};
+                                        .thread_mode = UCS_THREAD_MODE_SERIALIZED};
     ucs_status_t status = ucp_worker_create(ucx->context, &params, &ucx->worker);
     if (status != UCS_OK) ucx->worker = NULL;
     if (ucx->complaint[0] != '\0')

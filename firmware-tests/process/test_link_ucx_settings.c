@@ -48,6 +48,8 @@ WRAPPED(ucs_status_t, ucp_worker_create, ucp_context_h context, const ucp_worker
         ucp_worker_h *worker_out)
 {
     if (ucx.how == SPOIL_WORKER) return UCS_ERR_NO_DEVICE;
+    /* a context is used by one thread at a time, which need not be the one that opened it */
+    assert_int_equal(params->thread_mode, UCS_THREAD_MODE_SERIALIZED);
     return __real_ucp_worker_create(context, params, worker_out);
 }
 
