@@ -31,7 +31,7 @@ struct gf_state_extra {
  * default. Strings are NUL-terminated. */
 #define GF_ORDINAL(number) ((number) + 1u)
 struct gf_config {
-    uint32_t size_bytes; /* sizeof(struct gf_config), or 0 */
+    uint32_t size_bytes; /* sizeof(struct gf_config), or 0: not compared */
     struct {
         uint32_t world;     /* ranks; 0: from the environment */
         uint32_t world_max; /* what it may grow to: member ids are below it; 0: world */
@@ -50,8 +50,8 @@ struct gf_config {
         /* "first-last": where a rank but 0 listens, for the connections of sockets between nodes and
          * as it may have to coordinate; empty: 26000-31999 */
         char ports[16];
-        uint64_t join_timeout_ns;         /* 0: 1 min */
-        uint64_t keepalive_ns;            /* TCP keepalive period of its connections; 0: 5 s */
+        uint64_t join_timeout_ns; /* 0: 1 min */
+        uint64_t keepalive_ns;    /* TCP keepalive period, rounded up to whole seconds; 0: 5 s */
         char key_file[GF_PATH_MAX_BYTES]; /* empty: no authentication */
         bool insecure;                    /* listen beyond loopback without a key */
         /* this rank was of the job, has ended and was started anew: see gf_rejoined() */

@@ -5,8 +5,8 @@
  * Rules that hold for every call unless its declaration says otherwise:
  *   - Nothing is allocated, no thread is started, nothing is printed. Memory is the caller's. (What
  *     UCX does by itself where a job has a network of its: drivers/README.md.)
- *   - One thread at a time per context; contexts are independent of each other, and threads may open
- *     and close them at once.
+ *   - One thread at a time per context, which need not be the one that opened it; contexts are
+ *     independent of each other, and threads may open and close them at once.
  *   - A call that "may block" polls until it is done or its deadline has passed; every other call
  *     returns at once. gf_open() and gf_close() take what opening and closing drivers takes, some of
  *     which have bounds of their own that stand there; polls of a join and of an epoch that make the
@@ -130,7 +130,8 @@ gf_status gf_weights_written(gf_context *gf);
 
 /* From here gf_gradient() is the appliance's. Several micro-batches make one step: the first
  * writes, the others add, and only the last declares its tensors ready. GF_ERR_STATE inside a step,
- * or while requests are under way. */
+ * while requests are under way, and in an elastic job (job.elastic, or gf-run's) where the step
+ * before was not applied by gf_update() or gf_updated(). */
 gf_status gf_step_begin(gf_context *gf);
 /* Samples that this rank's gradients stand for in this step (0 to 2^51 - 1), 1 where it is not said.
  * To be said between gf_step_begin() and the last tensor: with that the vote may be on its way. */
@@ -345,9 +346,9 @@ bool gf_left_out(const gf_context *gf);
 /* Who comes in: a rank that has ended and was started again, with its old rank and world and
  * rendezvous.rejoin (or GF_REJOIN=1); or a new one, whose rank, from world to world_max - 1, no
  * epoch has had. Start again only what has ended. rendezvous.address (or GF_ADDRESS) is that of any
- * member: the job's, as long as rank 0 lives, or whoever coordinates runs on that host; else
- * another host's with the job's port, where the coordinator listens then ("restarted ranks find
- * this job at ..", in its log by GF_LOG_INFO).
+ * member: the job's, as long as rank 0 lives and was not left out, or where the coordinator runs on
+ * that host; else the coordinator's host with the job's port ("restarted ranks find this job at
+ * ..", in its log by GF_LOG_INFO).
  * Its gf_open_wait() ends when they have let it in (at most as many at once as they are, and 64), or
  * with GF_ERR_MISMATCH: it was given something else; GF_ERR_STATE: its member id was used before,
  * or the job has not begun or is ending; GF_ERR_TIMEOUT: nobody answers at rendezvous.address;

@@ -90,9 +90,9 @@ const struct gf_setting gf_settings[] = {
      .low = MS,
      .high = 3600 * S,
      .fallback = 5 * S,
-     .help =
-         "TCP keepalive period of control and data connections; a job survives an outage of the "
-         "network of less than one period"},
+     .help = "TCP keepalive period of control and data connections, rounded up to whole seconds: a "
+             "host that is cut off is noticed within three, and a job survives an outage of the "
+             "network of less than one"},
     {.key = "rendezvous.key_file",
      TEXT(rendezvous.key_file, GF_FORM_PATH),
      .fallback_text = "",
