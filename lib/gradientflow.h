@@ -325,7 +325,9 @@ gf_status gf_state_load(gf_context *gf, const void *data, uint64_t bytes);
  * on without it waits to come in again, by itself (gf_left_out()). GF_ERR_QUORUM: too few were here
  * by then, or this rank was not let in, or is the one that was to go; it sticks. GF_ERR_PARAM:
  * ended[] names no other member. GF_ERR_STATE: nothing is due, this rank failed by itself, in one
- * step all waited for each other twice, or the job ended while this rank waited to come in again. */
+ * step all waited for each other twice, or the job ended while this rank waited to come in again.
+ * GF_ERR_TIMEOUT: it was agreed and did not begin in time. GF_ERR_DATA: all that held whole weights
+ * died while others had a part of them. GF_ERR_SYSTEM, GF_ERR_DEVICE: no new link on this host. */
 gf_status gf_epoch_begin(gf_context *gf, const uint32_t *ended, uint32_t count);
 gf_status gf_epoch_poll(gf_context *gf);
 gf_status gf_epoch_wait(gf_context *gf);
