@@ -5,7 +5,7 @@
 # Prints the tables of firmware-tests/results/peers.md. UCC_PREFIX, GLOO_PREFIX, PEERS: as for bench_peers.sh.
 #     HOSTS="2 4"  PARTS="sizes nodes devices small models"  SIZES="8 4096 .."  MODELS="resnet50 gpt2"
 # nodes: two ranks on each of 2 hosts, sizes and models. models: from 4 hosts on. HOSTS=3 RATE_MBIT=2500 PARTS=sizes
-# SIZES="65536 1048576 16777216": a faster link.
+# SIZES="65536 1048576 16777216": a faster link; RATE_MBIT=0: as fast as this machine moves bytes.
 set -u
 export LC_ALL=C
 . firmware-tests/bench/bench_parts.sh
@@ -98,6 +98,7 @@ peers_progress() {
 # Of an allreduce of so many bytes by a host's link, us: all to all at once, or shares to their owners and back, which
 # sends less and waits twice.
 limit_us() {
+    [ "$RATE_MBIT" -gt 0 ] || return 0
     awk -v bytes="$1" -v n="$n" -v rate="$(net_payload "$RATE_MBIT")" -v latency="$latency" 'BEGIN {
         once = (n - 1) * bytes / rate * 1e6 + latency; twice = 2 * (n - 1) / n * bytes / rate * 1e6 + 2 * latency
         print once < twice ? once : twice}'
@@ -133,7 +134,7 @@ sizes_part() {
         peers_progress
         sockets
     done
-    printf '\n%s: allreduce in place, %s Mbit/s, %s us one way, us, medians of %s rounds\n\n' "$where" "$RATE_MBIT" \
+    printf '\n%s: allreduce in place, %s, %s us one way, us, medians of %s rounds\n\n' "$where" "$links" \
         "$latency" "$ROUNDS"
     sizes_table
 }
@@ -141,13 +142,13 @@ sizes_part() {
 devices_part() {
     times=$scratch/devices.$n
     : >"$times"
-    net_second "${RATE_MBIT}mbit" && sleep 1 && net_forget
+    net_second "$rate" && sleep 1 && net_forget
     for i in $(seq 1 "$ROUNDS"); do
         echo "# $n hosts, one and two devices, round $i of $ROUNDS" >&2
         ours one 1 -b 1M -e 64M -f 4 --seconds 0.3
         ours two 1 -b 1M -e 64M -f 4 --seconds 0.3 --set link.devices=eth0,eth1
     done
-    printf '\n%s hosts, %s Mbit/s a device, us, medians of %s rounds\n\n' "$n" "$RATE_MBIT" "$ROUNDS"
+    printf '\n%s hosts, on each device %s, us, medians of %s rounds\n\n' "$n" "$links" "$ROUNDS"
     echo "| | one device | two | one / two |"
     echo "|---|---|---|---|"
     for size in 1048576 4194304 16777216 67108864; do
@@ -179,13 +180,15 @@ ranks_set() {
     hosts=$(for i in $(seq 0 $((n - 1))); do printf '%s%s' "$([ "$i" = 0 ] || echo ,)" "$net_prefix-$i:$1"; done)
 }
 
+rate=${RATE_MBIT}mbit links="links of $RATE_MBIT Mbit/s both ways"
+[ "$RATE_MBIT" -gt 0 ] || rate='' links='links without a limit'
 machine_print
-echo "\`make bench-net\`: each host a network namespace of this machine, links of $RATE_MBIT Mbit/s both ways."
+echo "\`make bench-net\`: each host a network namespace of this machine, $links."
 limit_s=120
 awk '/shape = \[[0-9]*\]/ {sub(/,$/, ""); text = text (text == "" ? "" : ",\n") $0} END {print "tensors = (\n" text "\n);"}' \
     config/models/resnet50.cfg >"$scratch/small.cfg" # one dimension each: 107 tensors
 for n in $HOSTS; do
-    net_up "gf$$" "$n" "${RATE_MBIT}mbit" && latency_measure || exit 1
+    net_up "gf$$" "$n" "$rate" && latency_measure || exit 1
     net_config >"$scratch/net.cfg"
     for part in $PARTS; do
         ranks_set 1

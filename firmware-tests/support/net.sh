@@ -1,6 +1,6 @@
 # Hosts of a slow network as namespaces of this machine (root): host i is PREFIX-i, its interface eth0 has net_address i,
 # and a token bucket bounds what leaves it and what reaches it. A bridge in PREFIX-sw joins them.
-#     net_up PREFIX COUNT RATE     RATE as tc writes it: 1gbit, 100mbit
+#     net_up PREFIX COUNT RATE     RATE as tc writes it: 1gbit, 100mbit; empty: no limit
 #     net_run LIMIT COMMAND..      one rank of COMMAND on each host, GF_RANK and GF_WORLD set; the first failure's exit code,
 #                                  or timeout's, 124 or 137, where any did not end
 #     net_run_nodes LIMIT RANKS COMMAND..   RANKS ranks on each host, which share memory there and only there
@@ -19,7 +19,9 @@ net_address() { echo "10.213.7.$(($1 + 1))"; }
 net_second_address() { echo "10.213.8.$(($1 + 1))"; }
 net_switch_address() { echo 10.213.7.254; }
 net_exec() { net_host=$1; shift; ip netns exec "$net_prefix-$net_host" "$@"; }
-net_limit() { ip netns exec "$1" tc qdisc replace dev "$2" root tbf rate "$3" burst "$net_burst" latency 50ms; }
+net_limit() {
+    [ -z "$3" ] || ip netns exec "$1" tc qdisc replace dev "$2" root tbf rate "$3" burst "$net_burst" latency 50ms
+}
 net_shape() { net_limit "$net_prefix-$1" eth0 "$2" && net_limit "$net_prefix-sw" "port$1" "$2"; }
 net_cable() { ip -n "$net_prefix-sw" link set "port$1" "$2"; }
 # A filter of four instructions: a random word below the limit drops the packet. It needs no netem, which kernels of
