@@ -207,11 +207,13 @@ static way_news stranger(struct way *way, struct try *one, uint64_t now_ns, cons
 static way_news hello_say(struct tcp *tcp, struct way *way, struct try *one, uint64_t now_ns)
 {
     const struct gf_frame_header header = gf_frame_header_get(one->in);
+    bool is_first = (way == &tcp->way) && !tcp->reformed; /* it has the job's address from rank 0 */
     way->heard = true;
     if ((way->to_rank != GF_RANK_NONE) && (header.from != way->to_rank) &&
         (header.job_id == tcp->setup.job_id))
         return try_end(way, one, now_ns, TCP_WAY_STRANGER, 0,
-                       "what listens there is rank %u, not rank %u", header.from, way->to_rank);
+                       "what listens there is rank %u, not rank %u%s", header.from, way->to_rank,
+                       is_first ? ": a rank that comes back wants GF_REJOIN=1" : "");
     memcpy(one->said, one->in, TCP_NONCE_FRAME_BYTES);
     gf_talk_hello_put(tcp, way, one->said);
     if (send(one->fd, one->said + TCP_NONCE_FRAME_BYTES, TCP_HELLO_FRAME_BYTES,

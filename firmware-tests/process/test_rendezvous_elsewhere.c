@@ -290,5 +290,30 @@ TEST(one_that_does_not_say_that_it_comes_back_is_refused_at_once)
     }
 }
 
+/* .. and meets whoever took the job's address over from rank 0. */
+TEST(one_that_does_not_say_that_it_comes_back_reads_what_it_wants)
+{
+    for (size_t i = 0; i < LENGTH(kinds); i++) {
+        world_begin(&kinds[i]);
+        tcp_world_end_close(&star, 2);
+        tcp_world_end_close(&star, 0);
+        UNTIL(seen[1].ended == 1);
+        assert_int_equal(gf_rendezvous_tcp.reform(star.ends[1], now_ns, 1, at[1]), GF_OK);
+        turn();
+        struct gf_rendezvous_setup setup = setup_of(2);
+        memset(&seen[2], 0, sizeof seen[2]);
+        end_open(2, &setup);
+        for (uint32_t turns = 0; (turns < 2000) && (seen[2].status >= 0); turns++) {
+            turn();
+            now_ns += SECOND / 20;
+        }
+        assert_int_equal(seen[2].status, GF_ERR_TIMEOUT);
+        const char *text = "is rank 1, not rank 0: a rank that comes back wants GF_REJOIN=1";
+        if (strstr(star.ends[2]->fault.text, text) == NULL)
+            fail_msg("%s", star.ends[2]->fault.text);
+        world_end();
+    }
+}
+
 TEST_EACH(begin, world_end)
 TEST_AROUND(keys_setup, keys_teardown)
