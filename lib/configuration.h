@@ -50,8 +50,9 @@ struct gf_config {
         /* "first-last": where a rank but 0 listens, for the connections of sockets between nodes and
          * as it may have to coordinate; empty: 26000-31999 */
         char ports[16];
-        uint64_t join_timeout_ns; /* 0: 1 min */
-        uint64_t keepalive_ns;    /* TCP keepalive period, rounded up to whole seconds; 0: 5 s */
+        /* for rank 0, then for the others; and of each epoch that is to begin; 0: 1 min */
+        uint64_t join_timeout_ns;
+        uint64_t keepalive_ns; /* TCP keepalive period, rounded up to whole seconds; 0: 5 s */
         char key_file[GF_PATH_MAX_BYTES]; /* empty: no authentication */
         bool insecure;                    /* listen beyond loopback without a key */
         /* this rank was of the job, has ended and was started anew: see gf_rejoined() */

@@ -73,8 +73,9 @@ gf_status gf_measure(const struct gf_config *config, const struct gf_tensor *ten
 
 /* Lays the context out in memory[memory_bytes] (aligned to 64, not MADV_DONTFORK, the library's
  * until gf_close()), opens drivers and posts the join. gf_open_poll() gives GF_AGAIN until all are
- * there; gf_open_wait() blocks until then: at most rendezvous.join_timeout_ns and 2 s for the join,
- * then exchange.timeout_ns for connections and for the first messages.
+ * there; gf_open_wait() blocks until then: at most rendezvous.join_timeout_ns until rank 0 is there,
+ * as long again and 2 s for the others, then exchange.timeout_ns for connections and for the first
+ * messages.
  * Where gf_open() fails *gf_out is NULL, or a failed context for gf_error_last() and gf_close().
  * GF_ERR_PARAM, GF_ERR_CONFIG: as gf_measure(), or memory is not aligned; GF_ERR_ARENA: it is too
  * small; GF_ERR_SYSTEM: stack, descriptors (ulimit -n), memory to share, a port that is taken;

@@ -84,7 +84,9 @@ const struct gf_setting gf_settings[] = {
      .low = MS,
      .high = 86400 * S,
      .fallback = 60 * S,
-     .help = "how long ranks wait for each other at the start"},
+     .help =
+         "how long a rank waits at the start for rank 0, and rank 0 for all others; how long an "
+         "epoch may take to begin"},
     {.key = "rendezvous.keepalive",
      TIME(rendezvous.keepalive_ns),
      .low = MS,
