@@ -1,7 +1,8 @@
 /* Another rank coordinates. Each rank listens at a port of its own from its first connection on, at
  * the address that this connection has. A member that comes there waits until this rank is the
  * coordinator; who rejoins is sent on to the coordinator as soon as this rank has met it.
- * That the port refuses is the proof that its process has ended, so it stays open until close().
+ * That the port refuses is the proof that its process has ended, so it stays open until close();
+ * listen_end() has the exception.
  *
  * The coordinator also listens at the address of the job, once that is free: there a restarted rank
  * finds it. */
@@ -304,7 +305,8 @@ tcp_told gf_tcp_held_poll(struct tcp *tcp, uint64_t now_ns, struct gf_rendezvous
 /* ---- another coordinator ---- */
 
 /* This rank is of no epoch any more. Rank 0 gives the job's address up: whoever coordinates takes it
- * over, and this rank finds that one there instead of itself. */
+ * over, and this rank finds that one there instead of itself. A member of an older epoch that asks
+ * it there takes it for dead: it could not coordinate that one's next epoch either. */
 static void listen_end(struct tcp *tcp)
 {
     char text[GF_TEXT_MAX];
