@@ -121,9 +121,9 @@ struct gf_rendezvous_driver {
      * GF_OK: the way to it stands already, or it is this rank, which listens now; GF_AGAIN:
      * CONNECTED or ENDED will tell; an error: this rank cannot, the channel itself is as it was.
      * GF_RANK_NONE: to rejoin (again) at the address of the setup; CONNECTED tells which rank
-     * coordinates there; this rank listens nowhere until then, and rank 0 gives that address up. A
-     * coordinator that is not rank 0 takes that address over as soon as it is free, where its host has
-     * it. */
+     * coordinates there; this rank listens nowhere until then, and rank 0 gives that address up.
+     * Where rank 0 does not coordinate, one rank of its host takes it over as soon as it is free, and one
+     * of each other host listens at that port there: whoever comes is sent on to the coordinator. */
     gf_status (*reform)(struct gf_rendezvous *rendezvous, uint64_t now_ns, uint32_t coordinator,
                         const char *address);
     /* Data connections; all NULL where a driver has none. data_begin: from here on connections of

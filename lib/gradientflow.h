@@ -348,10 +348,9 @@ bool gf_left(const gf_context *gf);
 bool gf_left_out(const gf_context *gf);
 /* Who comes in: a rank that has ended and was started again, with its old rank and world and
  * rendezvous.rejoin (or GF_REJOIN=1); or a new one, whose rank, from world to world_max - 1, no
- * epoch has had. Start again only what has ended. rendezvous.address (or GF_ADDRESS) is that of any
- * member: the job's, as long as rank 0 lives and was not left out, or where the coordinator runs on
- * that host; else the coordinator's host with the job's port ("restarted ranks find this job at
- * ..", in its log by GF_LOG_INFO).
+ * epoch has had. Start again only what has ended. rendezvous.address (or GF_ADDRESS) is the job's, as
+ * long as a rank of the job runs on that host; else any host of such a rank, with the same port
+ * ("restarted ranks find this job at ..", a warning in the coordinator's log).
  * Its gf_open_wait() ends when they have let it in (at most as many at once as they are, and 64), or
  * with GF_ERR_MISMATCH: it was given something else; GF_ERR_STATE: its member id was used before,
  * or the job has not begun or is ending; GF_ERR_TIMEOUT: nobody answers at rendezvous.address;

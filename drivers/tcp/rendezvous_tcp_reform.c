@@ -4,8 +4,8 @@
  * That the port refuses is the proof that its process has ended, so it stays open until close();
  * listen_end() has the exception.
  *
- * The coordinator also listens at the address of the job, once that is free: there a restarted rank
- * finds it. */
+ * One rank of each host also listens at the job's port there, once that is free: there a restarted
+ * rank comes, whichever of the hosts it is told. */
 #include "drivers/tcp/rendezvous_tcp_state.h"
 
 #include <errno.h>
@@ -249,15 +249,17 @@ static void job_close(struct tcp *tcp)
     tcp->job_retry_ns = 0;
 }
 
-/* Where a new coordinator's host does not have the job's address, it listens at that port of its
- * own: who is to come back is told the host. Where rank 0 lives on without the others, stopped
- * perhaps, the address is still its own. */
+/* Of each host one rank: whoever is the first to find it free. On a host that does not have the
+ * job's address, it listens at that port of its own. Where rank 0 lives on without the others,
+ * stopped perhaps, the address is still its own. */
 static void job_listen(struct tcp *tcp, uint64_t now_ns)
 {
     char text[GF_TEXT_MAX];
     struct gf_place own;
     struct gf_fault fault = {0};
+    gf_log_level level = GF_LOG_INFO;
     if ((tcp->job_fd >= 0) || !tcp->reformed || (now_ns < tcp->job_retry_ns)) return;
+    if (!tcp_is_coordinator(tcp) && (tcp->conns[tcp->coordinator].state != TCP_CONN_UP)) return;
     tcp->job_retry_ns = now_ns + TCP_JOB_RETRY_NS;
     gf_tcp_job_text(tcp, text);
     if (strcmp(text, tcp->own_text) == 0) return; /* this rank's since the job began */
@@ -267,14 +269,16 @@ static void job_listen(struct tcp *tcp, uint64_t now_ns)
         own.port = tcp->job_address.port;
         tcp->job_fd = gf_socket_listen(&own, "the job's port", &fault);
         gf_socket_address_text(&own, text, sizeof text);
+        level = GF_LOG_WARN;
     }
     if (tcp->job_fd < 0) return;
     if (listener_add(tcp, tcp->job_fd) != GF_OK) {
         job_close(tcp);
         return;
     }
+    if (!tcp_is_coordinator(tcp)) return;
     memcpy(tcp->address_text, text, sizeof tcp->address_text);
-    gf_log_line(&tcp->setup.log, GF_LOG_INFO, "restarted ranks find this job at %s now",
+    gf_log_line(&tcp->setup.log, level, "restarted ranks find this job at %s now",
                 tcp->address_text);
 }
 
@@ -290,8 +294,8 @@ void gf_tcp_held_send_on(struct tcp *tcp)
 
 tcp_told gf_tcp_held_poll(struct tcp *tcp, uint64_t now_ns, struct gf_rendezvous_event *event_out)
 {
-    if (!tcp_is_coordinator(tcp)) return TCP_TOLD_NOTHING;
     job_listen(tcp, now_ns);
+    if (!tcp_is_coordinator(tcp)) return TCP_TOLD_NOTHING;
     for (uint32_t i = 0; i < tcp->pending_count; i++) {
         struct pending *pending = &tcp->pending[i];
         if ((pending->fd < 0) || !pending->held) continue;
@@ -311,6 +315,7 @@ static void listen_end(struct tcp *tcp)
 {
     char text[GF_TEXT_MAX];
     listen_set(tcp, false);
+    job_close(tcp);
     gf_tcp_job_text(tcp, text);
     if ((tcp->listen_fd < 0) || (strcmp(text, tcp->own_text) != 0)) return;
     gf_socket_close(&tcp->listen_fd);
@@ -348,7 +353,6 @@ gf_status gf_tcp_reform(struct tcp *tcp, uint64_t now_ns, uint32_t coordinator, 
     gf_way_close(tcp, &tcp->way);
     gf_way_close(tcp, &tcp->aside);
     memset(&tcp->base.fault, 0, sizeof tcp->base.fault);
-    job_close(tcp);
     if (coordinator == GF_RANK_NONE) {
         for (uint32_t i = 0; i < tcp->pending_count; i++)
             gf_tcp_pending_drop(tcp, &tcp->pending[i]);

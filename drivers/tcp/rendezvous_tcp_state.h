@@ -81,7 +81,7 @@
 #define TCP_PENDING_SPARE 64u /* slots beside one for each rank */
 #define TCP_FILES_SPARE 128u  /* descriptors that strangers leave to the process */
 #define TCP_FILES_LEAST \
-    12u /* what a rank that does not coordinate opens, the program's three too */
+    13u /* what a rank that does not coordinate opens, the program's three too */
 /* frames that the kernel had no room for yet */
 #define TCP_OUT_BYTES (4u * (GF_FRAME_BYTES_MAX + GF_AUTH_MAC_BYTES))
 
@@ -246,7 +246,7 @@ struct tcp {
     /* where listen_fd of a rank other than 0 may be; 0: anywhere */
     unsigned port_first, port_last;
     struct gf_place job_address; /* the job's address, where rank 0 listens at first */
-    int job_fd;                  /* a later coordinator listens there too, once it can */
+    int job_fd;                  /* after rank 0 others listen there too, one of each host */
     uint64_t job_retry_ns;
     uint64_t opened_ns;
     struct way way; /* to the coordinator */

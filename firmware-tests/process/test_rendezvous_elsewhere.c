@@ -315,5 +315,36 @@ TEST(one_that_does_not_say_that_it_comes_back_reads_what_it_wants)
     }
 }
 
+/* Rank 0 is dead. Rank 2 does not coordinate, and is the only one of its host (another address of this
+ * machine): it listens at the job's port there, and a restarted rank may be told any of the hosts. */
+TEST(the_port_of_the_job_leads_to_it_on_each_host_of_a_member)
+{
+    static const char *const hosts[] = {"127.0.0.1", "127.0.0.2"};
+    char address[GF_TEXT_MAX];
+    begin_open();
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        struct gf_rendezvous_setup setup = tcp_setup(&star, rank, 3);
+        setup.bind = hosts[rank / 2];
+        end_open(rank, &setup);
+    }
+    turns_connect(3);
+    gf_rendezvous_tcp.address(star.ends[1], at[1]);
+    tcp_world_end_close(&star, 0);
+    UNTIL((seen[1].ended == 1) && (seen[2].ended == 1));
+    assert_int_equal(gf_rendezvous_tcp.reform(star.ends[2], now_ns, 1, at[1]), GF_AGAIN);
+    assert_int_equal(gf_rendezvous_tcp.reform(star.ends[1], now_ns, 1, at[1]), GF_OK);
+    for (size_t i = 0; i < LENGTH(hosts); i++) {
+        memset(seen, 0, sizeof seen);
+        struct gf_rendezvous_setup setup = tcp_setup(&star, 0, 3);
+        (void)snprintf(address, sizeof address, "%s%s", hosts[i], strrchr(star.address, ':'));
+        setup.address = address;
+        setup.rejoin = true;
+        end_open(0, &setup);
+        UNTIL((seen[0].connected == 2) && ((seen[1].connected & 1) != 0));
+        tcp_world_end_close(&star, 0);
+        UNTIL((seen[1].ended & 1) != 0);
+    }
+}
+
 TEST_EACH(begin, world_end)
 TEST_AROUND(keys_setup, keys_teardown)
