@@ -83,6 +83,8 @@ struct gf_rendezvous {
     const struct gf_rendezvous_driver *driver;
     struct gf_fault fault;
     uint64_t sent_bytes;
+    /* of files: what this rank needs beside data connections, and what it may have; 0: not known */
+    uint32_t descriptors, descriptors_max;
 };
 
 /* A new call: here, in tcp/rendezvous_tcp.c, sim/sim_rendezvous.c and support/members_world.c. */

@@ -11,6 +11,7 @@
  * HELLO has come on stream 0: so a message has gone each way before the first step. */
 #include "drivers/tcp/link_tcp_state.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -183,6 +184,25 @@ static gf_status endpoint_read(struct gf_tcp_link *tcp, uint32_t peer, const voi
 
 /* ---- connecting ---- */
 
+/* Once it is known which peers are to be reached by connections. A rank that has no descriptor left
+ * would neither dial nor accept, and the others would wait for it. */
+static gf_status data_limit_check(struct gf_tcp_link *tcp)
+{
+    const struct gf_rendezvous *rendezvous = tcp->setup.rendezvous;
+    uint32_t peer_count = 0;
+    for (uint32_t id = 0; id < tcp->setup.world; id++)
+        if ((tcp->peers[id].met_ns != 0) || (tcp->peers[id].open_count > 0)) peer_count++;
+    uint32_t needed = peer_count * tcp->setup.streams + rendezvous->descriptors;
+    tcp->descriptors_fit =
+        (rendezvous->descriptors_max == 0) || (rendezvous->descriptors_max >= needed);
+    if (tcp->descriptors_fit) return GF_OK;
+    return gf_fault_set(&tcp->link.fault, GF_ERR_SYSTEM, tcp->setup.rank, "getrlimit", EMFILE,
+                        "rank %u needs %u file descriptors, %u to each of %u ranks and %u more, "
+                        "the limit is %u: raise it (ulimit -n)",
+                        tcp->setup.rank, needed, tcp->setup.streams, peer_count,
+                        rendezvous->descriptors, rendezvous->descriptors_max);
+}
+
 /* Streams are spread over the devices of both ends. */
 static gf_status streams_dial(struct gf_tcp_link *tcp, struct gf_tcp_peer *peer,
                               const struct endpoint_head *head, uint64_t now_ns)
@@ -216,7 +236,12 @@ static gf_status network_connect(struct gf_tcp_link *tcp, struct gf_tcp_peer *pe
                             "rank %u and rank %u share no memory, and rank %u has no network open",
                             tcp->setup.rank, peer->id,
                             (tcp->place_count == 0) ? tcp->setup.rank : peer->id);
-    if (peer->met_ns == 0) peer->met_ns = now_ns;
+    if (peer->met_ns == 0) {
+        peer->met_ns = now_ns;
+        tcp->descriptors_fit = false; /* looked at when all have been met */
+    } else if (!tcp->descriptors_fit && ((status = data_limit_check(tcp)) < 0)) {
+        return status;
+    }
     if (peer->open_count < tcp->setup.streams) {
         if ((tcp->setup.rank < peer->id) || (now_ns - peer->met_ns >= OTHER_DIALS_NS))
             return streams_dial(tcp, peer, head, now_ns);

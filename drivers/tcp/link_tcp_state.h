@@ -188,6 +188,7 @@ struct gf_tcp_link {
     /* link_tcp_address.c: connections come from here, and what peers must know to come */
     struct gf_data_taker taker;
     char devices[GF_TEXT_MAX]; /* what of setup.devices is this rank's */
+    bool descriptors_fit;      /* all peers that are to be reached by connections can have them */
     uint32_t place_count;
     struct gf_place places[TCP_PLACES_MAX]; /* where this rank is dialled; from there it dials */
     unsigned char secret[GF_DATA_SECRET_BYTES];

@@ -93,10 +93,14 @@ static gf_status descriptors_check(struct tcp *tcp, struct gf_fault *fault_out)
     struct rlimit files;
     /* and a few for everything else */
     uint32_t needed = tcp_is_coordinator(tcp) ? tcp->setup.world + 32 : TCP_FILES_LEAST;
+    tcp->base.descriptors = needed;
     tcp->fd_most = UINT32_MAX;
     if (getrlimit(RLIMIT_NOFILE, &files) != 0) return GF_OK;
     rlim_t spare = (files.rlim_cur / 4 < TCP_FILES_SPARE) ? files.rlim_cur / 4 : TCP_FILES_SPARE;
-    if (files.rlim_cur < UINT32_MAX) tcp->fd_most = (uint32_t)(files.rlim_cur - spare);
+    if (files.rlim_cur < UINT32_MAX) {
+        tcp->base.descriptors_max = (uint32_t)files.rlim_cur;
+        tcp->fd_most = (uint32_t)(files.rlim_cur - spare);
+    }
     if (files.rlim_cur >= needed) return GF_OK;
     return gf_fault_set(
         fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "getrlimit", EMFILE,

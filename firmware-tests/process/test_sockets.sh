@@ -18,6 +18,12 @@ for ranks in 2 3; do
     check "${ranks}_ranks_by_the_device_that_is_named" same_weights --set link.devices=lo
     check "${ranks}_ranks_that_sleep" same_weights --set link.idle=sleep --set link.streams=2
 done
+# The limit leaves room for the control channel, and for some of the streams.
+refused "too_few_descriptors_are_told_at_the_join" \
+    "error: rank 0: rank 1 gave up: rank 1 needs [0-9]* file descriptors, 8 to .* limit is 17: .*ulimit -n.* join," \
+    "$BUILD/gf-run" -n 2 sh -c "[ \$GF_RANK = 0 ] || ulimit -n 17
+        exec $BUILD/gf-train $small --steps 6 --set link.private_memory=true --set link.streams=8"
+check "and_as_its_own_by_that_rank" said "error: rank 1: rank 1 needs [0-9]* file descriptors, .* .GF_ERR_SYSTEM"
 ranks=2
 # by one rank at least: another may have seen that one leave before it came to its own device
 refused() { ! weights "$@" && grep -qE "$text" "$scratch/log"; }
