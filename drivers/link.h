@@ -110,6 +110,13 @@ static inline uint32_t gf_member_at(const uint32_t *ids, uint32_t rank)
     return (ids == NULL) ? rank : ids[rank];
 }
 
+/* What a rank finds of a fabric. */
+typedef enum gf_fabric {
+    GF_FABRIC_NONE = 0,
+    GF_FABRIC_FOUND,
+    GF_FABRIC_UNBUILT /* an adapter is here, and this program has no part for it */
+} gf_fabric;
+
 /* A new call: here, in tcp/link_tcp.c, ucx/link_ucx.c and sim/sim_link.c; where NULL is allowed,
  * this says so. */
 struct gf_link_driver {
@@ -127,9 +134,9 @@ struct gf_link_driver {
     /* Likewise: could this link reach device memory, of which the setup says nothing yet? NULL:
      * never. */
     bool (*may_reach_device)(const struct gf_link_setup *setup);
-    /* Of a fabric's: would it open a network here? False: text_out says what is missing. May
-     * allocate. */
-    bool (*probe)(const struct gf_link_setup *setup, char *text_out, size_t text_bytes);
+    /* Of a fabric's: would it open a network here? Not GF_FABRIC_FOUND: text_out says what is
+     * missing. May allocate. */
+    gf_fabric (*probe)(const struct gf_link_setup *setup, char *text_out, size_t text_bytes);
     /* Opens in state[state_bytes], 64-byte aligned; takes and touches the exchange region. On
      * failure nothing is left open and *fault_out says why. */
     gf_status (*open)(const struct gf_link_setup *setup, void *state, struct gf_link **link_out,

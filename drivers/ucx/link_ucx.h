@@ -116,8 +116,9 @@ bool gf_ucx_any(const char *list, unsigned kinds);
 /* link_ucx_resources.c. Names the first of the transports that is for hardware which this binary or
  * this host does not have, and which link has it. false: there is none. */
 bool gf_ucx_missing_text(const char *transports, char *text_out, size_t text_bytes);
+bool gf_ucx_has_infiniband(void); /* in this binary, whether or not there is a device */
 /* link_ucx_probe.c */
-bool gf_ucx_probe(const struct gf_link_setup *setup, char *text_out, size_t text_bytes);
+gf_fabric gf_ucx_probe(const struct gf_link_setup *setup, char *text_out, size_t text_bytes);
 
 /* link_ucx_open.c. To the link's log: what UCX has said in no call that opens or ends a network. */
 void gf_ucx_lines_tell(const struct gf_ucx *ucx);

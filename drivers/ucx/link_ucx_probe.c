@@ -70,19 +70,20 @@ static bool names_verbs(const struct gf_link_setup *setup)
     return false;
 }
 
-bool gf_ucx_probe(const struct gf_link_setup *setup, char *text_out, size_t text_bytes)
+gf_fabric gf_ucx_probe(const struct gf_link_setup *setup, char *text_out, size_t text_bytes)
 {
     bool named = gf_ucx_any(setup->transports, GF_UCX_FABRIC) || names_verbs(setup);
     if ((setup->key_file != NULL) && (setup->key_file[0] != '\0') && !setup->trusted_fabric) {
         (void)snprintf(text_out, text_bytes,
                        "there is a key_file, which nobody proves over a fabric "
                        "(link.trusted_fabric = false)");
-        return false;
+        return GF_FABRIC_NONE;
     }
-    if (named) return true;
+    if (named) return GF_FABRIC_FOUND;
     if (!any_entry(VERBS_ROOT, device_is_active)) {
         (void)snprintf(text_out, text_bytes, "no InfiniBand port is active here");
-        return false;
+        return GF_FABRIC_NONE;
     }
-    return !gf_ucx_missing_text("ib", text_out, text_bytes);
+    if (!gf_ucx_missing_text("ib", text_out, text_bytes)) return GF_FABRIC_FOUND;
+    return gf_ucx_has_infiniband() ? GF_FABRIC_NONE : GF_FABRIC_UNBUILT;
 }

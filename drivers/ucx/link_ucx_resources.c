@@ -63,6 +63,12 @@ static enum found family_look(const struct family *family)
     return most;
 }
 
+bool gf_ucx_has_infiniband(void)
+{
+    GF_ASSERT(families[0].kind == GF_UCX_INFINIBAND);
+    return family_look(&families[0]) != FOUND_NOTHING;
+}
+
 bool gf_ucx_missing_text(const char *transports, char *text_out, size_t text_bytes)
 {
     size_t name_bytes;

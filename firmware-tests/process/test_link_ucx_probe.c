@@ -103,7 +103,9 @@ static void probe_check(const struct probe_case *c)
                                         .key_file = c->key ? "/etc/job.key" : "",
                                         .trusted_fabric = c->trusted};
     char text[200] = "nothing";
-    bool found = gf_link_ucx.probe(&setup, text, sizeof text);
+    gf_fabric fabric = gf_link_ucx.probe(&setup, text, sizeof text);
+    bool found = (fabric == GF_FABRIC_FOUND);
+    assert_int_equal(fabric == GF_FABRIC_UNBUILT, strstr(text, "not in this binary") != NULL);
     if ((found != (c->text == NULL)) || (!found && (strstr(text, c->text) == NULL)))
         fail_msg("%s: %d, \"%s\"", c->name, found, text);
 }

@@ -144,11 +144,12 @@ static uint32_t fabric_look(gf_context *gf)
 {
     const struct gf_link_driver *fabric = gf->drivers.fabric;
     char text[200] = "link.driver = tcp";
-    if (gf->config.link.driver == GF_LINK_UCX) return 1;
-    if (fabric == NULL) return 0;
-    if (fabric->probe(&gf->opening.link_setup, text, sizeof text)) return 1;
-    gf_log_line(&gf->log, GF_LOG_INFO, "rank %u: sockets between nodes: %s", gf->rank, text);
-    return 0;
+    if (gf->config.link.driver == GF_LINK_UCX) return GF_FABRIC_FOUND;
+    if (fabric == NULL) return GF_FABRIC_NONE;
+    gf_fabric found = fabric->probe(&gf->opening.link_setup, text, sizeof text);
+    if (found != GF_FABRIC_FOUND)
+        gf_log_line(&gf->log, GF_LOG_INFO, "rank %u: sockets between nodes: %s", gf->rank, text);
+    return found;
 }
 
 static gf_status rendezvous_open(const struct gf_layout *layout, void *state, gf_context *gf,

@@ -17,7 +17,7 @@ struct gf_offer {
     uint32_t epoch; /* where it is put: the setup's */
     /* these are a link's */
     uint32_t network; /* a gf_network */
-    uint32_t fabric;  /* 1: it could open the fabric */
+    uint32_t fabric;  /* a gf_fabric (drivers/link.h) */
     uint64_t node;
     uint64_t elem_count; /* of all tensors */
     char summary[640];   /* the same fields as text, to show a difference: gf_config_summary() */

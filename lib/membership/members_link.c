@@ -10,22 +10,37 @@
 static gf_network network_of(struct gf_members *members)
 {
     gf_network network = GF_NETWORK_FABRIC;
-    uint32_t without = GF_RANK_NONE;
-    uint32_t able = 0;
     for (uint32_t rank = 0; rank < members->setup.world; rank++) {
         const struct member *member = gf_members_of(members, rank);
-        if (member->said.fabric != 0)
+        if ((member->said.fabric != GF_FABRIC_FOUND) || (member->said.network == GF_NETWORK_LINK))
+            network = GF_NETWORK_LINK;
+    }
+    return network;
+}
+
+/* Where a fabric might have been expected. */
+static void sockets_tell(struct gf_members *members)
+{
+    uint32_t without = GF_RANK_NONE;
+    uint32_t able = 0;
+    uint32_t unbuilt = 0;
+    for (uint32_t rank = 0; rank < members->setup.world; rank++) {
+        uint32_t fabric = gf_members_of(members, rank)->said.fabric;
+        if (fabric == GF_FABRIC_UNBUILT) unbuilt++;
+        if (fabric == GF_FABRIC_FOUND)
             able++;
         else if (without == GF_RANK_NONE)
             without = rank;
-        if ((member->said.fabric == 0) || (member->said.network == GF_NETWORK_LINK))
-            network = GF_NETWORK_LINK;
     }
-    if ((able > 0) && (without != GF_RANK_NONE))
+    if (unbuilt == members->setup.world)
+        gf_log_line(&members->setup.log, GF_LOG_WARN,
+                    "sockets between nodes: all hosts have an active InfiniBand port, but this "
+                    "program has not UCX's part for it: build it with make UCX_IB=1, or with "
+                    "make UCX_DYNAMIC=1 (link.driver = \"tcp\" asks for sockets)");
+    else if ((able > 0) && (without != GF_RANK_NONE))
         gf_log_line(&members->setup.log, GF_LOG_WARN,
                     "sockets between nodes: rank %u cannot use the fabric (its log says why)",
                     without);
-    return network;
 }
 
 bool gf_members_links_fit(struct gf_members *members)
@@ -47,6 +62,7 @@ bool gf_members_links_fit(struct gf_members *members)
     if (fit) return true;
     members->link_network = network;
     members->link_due = members->setup.offer.network != network;
+    if (members->link_due && (network == GF_NETWORK_LINK)) sockets_tell(members);
     gf_members_at(members, 0)->said.network = network;
     for (uint32_t rank = 1; rank < members->setup.world; rank++) {
         /* from its next endpoint on */
@@ -63,7 +79,8 @@ bool gf_members_link_take(struct gf_members *members, struct gf_get *get)
     uint32_t network = gf_get_u32(get);
     if (get->bad || (network > GF_NETWORK_FABRIC) || (members->state != MEMBERS_JOINING))
         return false;
-    if ((network == GF_NETWORK_FABRIC) && (members->setup.offer.fabric == 0)) return false;
+    if ((network == GF_NETWORK_FABRIC) && (members->setup.offer.fabric != GF_FABRIC_FOUND))
+        return false;
     members->link_network = network;
     members->link_due = network != members->setup.offer.network;
     if (!members->link_due) gf_members_endpoint_again(members);

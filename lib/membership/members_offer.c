@@ -100,7 +100,7 @@ bool gf_members_offer_difference(const struct gf_members *members, const struct 
                        " at rank 0, %016" PRIx64 " at rank %u",
                        ours->tensor_count, ours->elem_count, ours->tensors_hash,
                        theirs->tensors_hash, rank);
-    } else if ((ours->network == GF_NETWORK_FABRIC) && (theirs->fabric == 0)) {
+    } else if ((ours->network == GF_NETWORK_FABRIC) && (theirs->fabric != GF_FABRIC_FOUND)) {
         (void)snprintf(text_out, bytes,
                        "the nodes of this job are joined by a fabric, which rank %u cannot use; "
                        "its log says why",

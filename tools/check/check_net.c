@@ -97,7 +97,7 @@ void check_link(struct check_report *report, struct check_job *job)
     if (fabric == NULL)
         (void)snprintf(why, sizeof why, "this program has no UCX");
     else if (config->link.driver == GF_LINK_AUTO)
-        job->fabric = fabric->probe(&setup, why, sizeof why);
+        job->fabric = fabric->probe(&setup, why, sizeof why) == GF_FABRIC_FOUND;
     gf_devices_group(config->link.devices, job->local, group);
     (void)snprintf(job->config.link.devices, sizeof job->config.link.devices, "%s", group);
     setup.devices = job->config.link.devices;
