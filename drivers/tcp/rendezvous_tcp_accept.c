@@ -339,13 +339,7 @@ static tcp_told promote(struct tcp *tcp, struct pending *pending,
 /* Of a process of no epoch, whoever it is: the coordinator says whether it may come in. */
 static void send_on(struct tcp *tcp, struct pending *pending, const struct gf_frame_hello *hello)
 {
-    const struct gf_frame_header header = gf_talk_header(pending->said);
     unsigned char elsewhere[TCP_ELSEWHERE_BYTES];
-    gf_status code = job_check(tcp, &header, hello);
-    if (code != GF_OK) { /* another version may not know the word */
-        hello_refuse(tcp, pending, true, code);
-        return;
-    }
     if ((hello->flags & GF_HELLO_REJOINS) == 0) { /* it looks for rank 0, as if the job began */
         (void)gf_tcp_because(tcp, GF_ERR_MISMATCH,
                              "the job runs, and %s %u coordinates it: a rank that comes back wants "
@@ -361,14 +355,18 @@ static void send_on(struct tcp *tcp, struct pending *pending, const struct gf_fr
 /* Until this rank coordinates, or is connected to who does. One of each way is enough. */
 void gf_tcp_hello_hold(struct tcp *tcp, struct pending *pending)
 {
+    const struct gf_frame_header header = gf_talk_header(pending->said);
     const struct gf_frame_hello hello = gf_talk_hello(pending->said);
     bool is_member = (hello.flags & GF_HELLO_MEMBER) != 0;
+    gf_status code = job_check(tcp, &header, &hello);
     if (!is_member && (tcp->conns[tcp->coordinator].state == TCP_CONN_UP)) {
-        send_on(tcp, pending, &hello);
+        if (code == GF_OK)
+            send_on(tcp, pending, &hello);
+        else /* another version may not know that word */
+            hello_refuse(tcp, pending, true, code);
         return;
     }
-    if ((hello.version != GF_VERSION) || (hello.world != tcp->setup.world) ||
-        (hello.rank >= tcp->setup.world) || (hello.rank == tcp->setup.rank)) {
+    if ((code != GF_OK) || (hello.rank >= tcp->setup.world) || (hello.rank == tcp->setup.rank)) {
         gf_tcp_stranger_drop(tcp, pending, GF_LOG_INFO, "a hello that does not fit");
         return;
     }

@@ -43,9 +43,9 @@
  * Another rank may coordinate later (rendezvous_tcp_reform.c): each has listened for that since its
  * first connection stood. A hello that comes before a rank is the coordinator is held until it is,
  * so that strangers do not fill the kernel's queue in front of the ranks. Who comes back, though, is
- * sent on as soon as this rank's own connection to the coordinator stands: rank 0 listens at the
- * job's address for as long as it lives, whoever coordinates. It asks there as well as at the job's
- * address, until either lets it in.
+ * sent on as soon as this rank's own connection to the coordinator stands: what listens at the
+ * job's address may be any member. It asks there as well as at the job's address, until either lets
+ * it in.
  *
  * A job of one user of one host (a loopback address, neither a key nor `insecure`) does this at
  * abstract unix sockets instead of ports: the kernel says at both ends whose the other is. Ranks that

@@ -58,12 +58,45 @@ static void rank_2_comes_back(void)
     end_open(2, &setup);
 }
 
+/* .. which is how most of what follows begins. */
+static void world_led_by_rank_1(const struct kind *kind)
+{
+    world_begin(kind);
+    rank_0_follows();
+    rank_1_coordinates();
+}
+
+static void turns(uint32_t count, uint64_t pause_ns)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        turn();
+        now_ns += pause_ns;
+    }
+}
+
+/* It does not poll until it is put back. */
+static struct gf_rendezvous *stopped(uint32_t rank)
+{
+    struct gf_rendezvous *end = star.ends[rank];
+    star.ends[rank] = NULL;
+    return end;
+}
+
+/* Turns of 50 ms, until the deadline of this rank. */
+static void turns_until_it_fails(uint32_t rank)
+{
+    for (uint32_t i = 0; (i < 2000) && (seen[rank].status >= 0); i++) turns(1, SECOND / 20);
+}
+
+static void assert_told(const struct gf_rendezvous *end, const char *text)
+{
+    if (strstr(end->fault.text, text) == NULL) fail_msg("'%s' in: %s", text, end->fault.text);
+}
+
 TEST(a_restarted_rank_is_sent_on_to_who_coordinates)
 {
     for (size_t i = 0; i < LENGTH(kinds); i++) {
-        world_begin(&kinds[i]);
-        rank_0_follows();
-        rank_1_coordinates();
+        world_led_by_rank_1(&kinds[i]);
         rank_2_comes_back();
         UNTIL((seen[2].connected == 2) && (seen[1].connected == 5));
         assert_int_equal(gf_rendezvous_tcp.send(star.ends[2], 1, 9, "here", 4), GF_OK);
@@ -80,7 +113,7 @@ TEST(one_that_comes_before_that_is_known_waits_and_is_sent_on_then)
         world_begin(&kinds[i]);
         rank_0_follows();
         rank_2_comes_back();
-        for (int turns = 0; turns < 100; turns++) turn();
+        turns(100, 0);
         assert_int_equal(seen[2].connected, 0);
         rank_1_coordinates();
         UNTIL((seen[2].connected == 2) && (seen[1].connected == 5));
@@ -93,23 +126,21 @@ TEST(one_that_comes_before_that_is_known_waits_and_is_sent_on_then)
 TEST(one_that_is_sent_to_a_dead_or_stopped_rank_asks_again)
 {
     for (size_t i = 0; i < LENGTH(kinds) * 2; i++) {
-        bool stopped = (i % 2 == 1);
-        world_begin(&kinds[i / 2]);
-        rank_0_follows();
-        rank_1_coordinates();
-        struct gf_rendezvous *rank_1 = star.ends[1];
-        star.ends[1] = NULL;
+        bool dies = (i % 2 == 0);
+        world_led_by_rank_1(&kinds[i / 2]);
+        struct gf_rendezvous *rank_1 = stopped(1);
         rank_2_comes_back();
-        for (int turns = 0; turns < 100; turns++) turn();
+        turns(100, 0);
         assert_int_equal(seen[2].connected, 0);
-        star.ends[1] = rank_1;
-        if (!stopped) tcp_world_end_close(&star, 1);
-        if (stopped) star.ends[1] = NULL;
+        if (dies) {
+            star.ends[1] = rank_1;
+            tcp_world_end_close(&star, 1);
+        }
         assert_int_equal(gf_rendezvous_tcp.reform(star.ends[0], now_ns, 0, at[0]), GF_OK);
         uint64_t since_ns = now_ns;
         UNTIL((seen[2].connected == 1) && ((seen[0].connected & 4) != 0));
         assert_true(now_ns - since_ns < 3 * SECOND);
-        star.ends[1] = stopped ? rank_1 : NULL;
+        if (!dies) star.ends[1] = rank_1;
         world_end();
     }
 }
@@ -117,19 +148,13 @@ TEST(one_that_is_sent_to_a_dead_or_stopped_rank_asks_again)
 TEST(one_that_cannot_reach_who_coordinates_says_where_it_was_sent)
 {
     char text[GF_TEXT_MAX];
-    world_begin(&kinds[1]);
-    rank_0_follows();
-    rank_1_coordinates();
-    struct gf_rendezvous *rank_1 = star.ends[1];
-    star.ends[1] = NULL;
+    world_led_by_rank_1(&kinds[1]);
+    struct gf_rendezvous *rank_1 = stopped(1);
     rank_2_comes_back();
     (void)snprintf(text, sizeof text, "a member said that it is at %s, and there: ", at[1]);
-    for (uint32_t second = 0; (second < 70) && (seen[2].status >= 0); second++) {
-        for (int turns = 0; turns < 20; turns++) turn();
-        now_ns += SECOND;
-    }
+    turns_until_it_fails(2);
     assert_int_equal(seen[2].status, GF_ERR_TIMEOUT);
-    if (strstr(star.ends[2]->fault.text, text) == NULL) fail_msg("%s", star.ends[2]->fault.text);
+    assert_told(star.ends[2], text);
     star.ends[1] = rank_1;
 }
 
@@ -138,28 +163,21 @@ TEST(a_refusal_is_told_with_the_address_where_it_was_heard)
 {
     char text[GF_TEXT_MAX];
     struct gf_rendezvous_setup setup;
-    world_begin(&kinds[2]);
-    rank_0_follows();
-    rank_1_coordinates();
-    struct gf_rendezvous *rank_1 = star.ends[1];
-    star.ends[1] = NULL;
+    world_led_by_rank_1(&kinds[2]);
+    struct gf_rendezvous *rank_1 = stopped(1);
     rank_2_comes_back();
-    for (int turns = 0; turns < 100; turns++) turn();
-    struct gf_rendezvous *rank_2 = star.ends[2];
-    star.ends[2] = NULL;
+    turns(100, 0);
+    struct gf_rendezvous *rank_2 = stopped(2);
     assert_int_equal(gf_rendezvous_tcp.reform(star.ends[0], now_ns, 0, at[0]), GF_OK);
     setup = setup_of(2);
     setup.rejoin = true;
     end_open(3, &setup);
     UNTIL(seen[3].connected == 1);
     star.ends[2] = rank_2;
-    for (uint32_t second = 0; (second < 70) && (seen[2].status >= 0); second++) {
-        for (int turns = 0; turns < 20; turns++) turn();
-        now_ns += SECOND;
-    }
+    turns_until_it_fails(2);
     (void)snprintf(text, sizeof text, "the coordinator at %s refused rank 2 for ", at[0]);
-    if (strstr(rank_2->fault.text, text) == NULL) fail_msg("%s", rank_2->fault.text);
-    assert_non_null(strstr(rank_2->fault.text, "member 2 is here already"));
+    assert_told(rank_2, text);
+    assert_told(rank_2, "member 2 is here already");
     star.ends[1] = rank_1;
 }
 
@@ -167,17 +185,11 @@ TEST(a_refusal_is_told_with_the_address_where_it_was_heard)
 TEST(one_that_is_sent_to_a_rank_that_polls_seldom_comes_in)
 {
     for (size_t i = 0; i < LENGTH(kinds); i++) {
-        world_begin(&kinds[i]);
-        rank_0_follows();
-        rank_1_coordinates();
+        world_led_by_rank_1(&kinds[i]);
         rank_2_comes_back();
         for (int looks = 0; (looks < 9) && (seen[2].connected == 0); looks++) {
-            struct gf_rendezvous *rank_1 = star.ends[1];
-            star.ends[1] = NULL;
-            for (int turns = 0; turns < 100; turns++) {
-                turn();
-                now_ns += 50 * MS;
-            }
+            struct gf_rendezvous *rank_1 = stopped(1);
+            turns(100, 50 * MS);
             star.ends[1] = rank_1;
             turn();
         }
@@ -190,9 +202,7 @@ TEST(one_that_is_sent_to_a_rank_that_polls_seldom_comes_in)
 TEST(rank_0_that_was_left_out_finds_who_coordinates_at_the_jobs_address)
 {
     for (size_t i = 0; i < LENGTH(kinds); i++) {
-        world_begin(&kinds[i]);
-        rank_0_follows();
-        rank_1_coordinates();
+        world_led_by_rank_1(&kinds[i]);
         assert_int_equal(gf_rendezvous_tcp.reform(star.ends[0], now_ns, GF_RANK_NONE, ""),
                          GF_AGAIN);
         memset(seen, 0, sizeof seen);
@@ -216,16 +226,14 @@ TEST(one_that_was_left_out_looks_for_as_long_as_one_that_comes_back)
     now_ns += SECOND;
     turn();
     assert_int_equal(seen[0].status, GF_ERR_TIMEOUT);
-    assert_non_null(strstr(star.ends[0]->fault.text, "times in 60.0 s, last: "));
+    assert_told(star.ends[0], "times in 60.0 s, last: ");
 }
 
 /* Whoever it asks: it cannot come in, and need not understand where to go. */
 TEST(one_of_another_job_or_version_hears_so_from_whoever_listens)
 {
     for (size_t i = 1; i < LENGTH(kinds); i++) { /* by name it would not come here */
-        world_begin(&kinds[i]);
-        rank_0_follows();
-        rank_1_coordinates();
+        world_led_by_rank_1(&kinds[i]);
         struct gf_rendezvous_setup setup = setup_of(2);
         setup.rejoin = true;
         setup.job_id = 4712;
@@ -236,9 +244,7 @@ TEST(one_of_another_job_or_version_hears_so_from_whoever_listens)
     }
     unsigned char hello[HELLO_FRAME];
     char text[GF_FRAME_REASON_BYTES];
-    world_begin(&kinds[1]);
-    rank_0_follows();
-    rank_1_coordinates();
+    world_led_by_rank_1(&kinds[1]);
     int fd = stranger_at(at[0]);
     hello_make(hello, 2, 3, 0);
     hello[GF_FRAME_HEADER_BYTES]++; /* its minor version */
@@ -252,23 +258,17 @@ TEST(one_of_another_job_or_version_hears_so_from_whoever_listens)
 /* The port of a rank that has ended may be another job's by now. */
 TEST(one_that_is_sent_to_a_port_of_another_job_asks_again)
 {
-    world_begin(&kinds[1]);
-    rank_0_follows();
-    rank_1_coordinates();
-    struct gf_rendezvous *rank_1 = star.ends[1];
-    star.ends[1] = NULL;
+    world_led_by_rank_1(&kinds[1]);
+    struct gf_rendezvous *rank_1 = stopped(1);
     rank_2_comes_back();
-    for (int turns = 0; turns < 100; turns++) turn();
+    turns(100, 0);
     star.ends[1] = rank_1;
     tcp_world_end_close(&star, 1);
     struct gf_rendezvous_setup setup = setup_of(0);
     setup.address = at[1];
     setup.job_id = 4712;
     end_open(3, &setup);
-    for (int turns = 0; turns < 300; turns++) {
-        turn();
-        now_ns += 3 * MS;
-    }
+    turns(300, 3 * MS);
     assert_int_equal(seen[2].status, GF_AGAIN);
     assert_int_equal(gf_rendezvous_tcp.reform(star.ends[0], now_ns, 0, at[0]), GF_OK);
     UNTIL((seen[2].connected == 1) && ((seen[0].connected & 4) != 0));
@@ -278,9 +278,7 @@ TEST(one_that_is_sent_to_a_port_of_another_job_asks_again)
 TEST(one_that_does_not_say_that_it_comes_back_is_refused_at_once)
 {
     for (size_t i = 0; i < LENGTH(kinds); i++) {
-        world_begin(&kinds[i]);
-        rank_0_follows();
-        rank_1_coordinates();
+        world_led_by_rank_1(&kinds[i]);
         struct gf_rendezvous_setup setup = setup_of(2);
         end_open(2, &setup);
         assert_refused(2, "the job runs, and member 1 coordinates it: a rank that comes back wants "
@@ -303,14 +301,10 @@ TEST(one_that_does_not_say_that_it_comes_back_reads_what_it_wants)
         struct gf_rendezvous_setup setup = setup_of(2);
         memset(&seen[2], 0, sizeof seen[2]);
         end_open(2, &setup);
-        for (uint32_t turns = 0; (turns < 2000) && (seen[2].status >= 0); turns++) {
-            turn();
-            now_ns += SECOND / 20;
-        }
+        turns_until_it_fails(2);
         assert_int_equal(seen[2].status, GF_ERR_TIMEOUT);
-        const char *text = "is rank 1, not rank 0: a rank that comes back wants GF_REJOIN=1";
-        if (strstr(star.ends[2]->fault.text, text) == NULL)
-            fail_msg("%s", star.ends[2]->fault.text);
+        assert_told(star.ends[2],
+                    "is rank 1, not rank 0: a rank that comes back wants GF_REJOIN=1");
         world_end();
     }
 }
