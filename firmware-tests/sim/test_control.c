@@ -1,0 +1,412 @@
+/* The coordinator and members of lib/control/, in one thread: what a job does when processes die, are
+ * cut off, come again, and when the coordinator itself ends. */
+#include "firmware-tests/support/suite.h"
+#include "firmware-tests/support/control_world.h"
+
+static struct control_world world;
+#define SECOND (1000 * CONTROL_MS)
+
+static void all_work(uint32_t count)
+{
+    uint32_t works = 0;
+    uint32_t number = 0;
+    assert_null(world.broken);
+    for (uint32_t i = 0; i < world.proc_count; i++) {
+        if (!world.procs[i].alive) continue;
+        if (control_world_state(&world, i) != GF_MEMBER_WORKS) {
+            print_message("process %u of id %u is in state %d: %s\n", i, world.procs[i].id,
+                          control_world_state(&world, i),
+                          gf_member_error(world.procs[i].member)->text);
+            fail();
+        }
+        if (works++ == 0) number = world.procs[i].number;
+        assert_int_equal(world.procs[i].number, number);
+    }
+    assert_int_equal(works, count);
+}
+
+TEST(a_job_begins_and_goes_on)
+{
+    control_world_open(&world, 4, 1);
+    control_world_quiet(&world, SECOND);
+    all_work(4);
+    assert_int_equal(world.procs[0].number, 1);
+    assert_true(world.procs[0].steps > 10);
+    control_world_close(&world);
+}
+
+TEST(one_survivor_is_enough_whoever_dies)
+{
+    for (uint32_t last = 0; last < 4; last++) {
+        control_world_open(&world, 4, 1);
+        control_world_quiet(&world, SECOND);
+        for (uint32_t id = 0; id < 4; id++)
+            if (id != last) control_world_kill(&world, id);
+        control_world_quiet(&world, 100 * CONTROL_MS);
+        all_work(1);
+        for (uint32_t id = 0; id < 4; id++)
+            if (id != last) (void)control_world_start(&world, id, true);
+        control_world_quiet(&world, SECOND);
+        all_work(4);
+        control_world_close(&world);
+    }
+}
+
+TEST(a_connection_that_breaks_costs_nothing)
+{
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    for (uint32_t i = 0; i < 20; i++) {
+        control_world_cut(&world, i % 3);
+        control_world_quiet(&world, 200 * CONTROL_MS);
+    }
+    all_work(3);
+    assert_int_equal(world.procs[0].number, 1);
+    control_world_close(&world);
+}
+
+TEST(a_coordinator_begun_anew_takes_over)
+{
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    control_world_coordinator_end(&world);
+    uint64_t steps = world.procs[0].steps;
+    control_world_quiet(&world, SECOND);
+    assert_true(world.procs[0].steps > steps + 10); /* no step needs it */
+    control_world_coordinator_begin(&world);
+    control_world_quiet(&world, SECOND);
+    all_work(3);
+    assert_int_equal(world.procs[0].number, 1);
+    control_world_kill(&world, 1);
+    control_world_quiet(&world, SECOND);
+    all_work(2);
+    assert_int_equal(world.procs[0].number, 2);
+    control_world_close(&world);
+}
+
+TEST(a_process_that_was_stopped_comes_in_again)
+{
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    world.procs[1].stopped = true;
+    control_world_quiet(&world, 8 * SECOND);
+    assert_null(world.broken);
+    assert_int_equal(world.procs[0].number, 2);
+    world.procs[1].stopped = false;
+    world.procs[1].now_ns = world.now_ns;
+    control_world_quiet(&world, 2 * SECOND);
+    all_work(3);
+    assert_int_equal(world.procs[1].number, 3);
+    control_world_close(&world);
+}
+
+/* ---- whose fault ---- */
+
+static uint32_t broken[CONTROL_IDS_MAX]; /* of the process with this id: bits of ranks */
+
+static void edges_say(void *of, struct control_edges *edges_out)
+{
+    const struct control_proc *proc = of;
+    edges_out->count = 0;
+    for (uint32_t rank = 0; rank < CONTROL_IDS_MAX; rank++)
+        if ((broken[proc->id] & (1u << rank)) != 0)
+            edges_out->peers[edges_out->count++] = (uint16_t)rank;
+}
+
+/* A step stands still on all of four ranks; what the coordinator makes of it. */
+static const struct fault_row {
+    const char *name;
+    uint32_t edges[CONTROL_IDS_MAX]; /* that each says, as bits */
+    uint32_t computes;               /* bits of ranks that wait for nobody, and are behind */
+    uint32_t stopped;                /* bits of ranks that are not polled */
+    uint32_t world;                  /* that goes on */
+    gf_status code;
+    uint32_t culprit;
+} fault_rows[] = {
+    {"both_ends_say_one_edge", {0, 4, 2, 0}, 0, 0, 3, GF_ERR_LINK, 2},
+    {"one_end_says_an_edge", {0, 4, 0, 0}, 0, 0, 3, GF_ERR_LINK, 2},
+    {"two_edges_of_one_rank", {2, 0, 0, 2}, 0, 0, 3, GF_ERR_LINK, 1},
+    {"two_edges_without_a_common_rank", {2, 0, 8, 0}, 0, 0, 2, GF_ERR_LINK, 3},
+    {"all_edges_leave_one_rank", {14, 13, 11, 7}, 0, 0, 1, GF_ERR_LINK, 3},
+    {"an_edge_goes_before_a_rank_that_computes", {0, 4, 2, 0}, 1, 0, 3, GF_ERR_LINK, 2},
+    {"a_rank_computes", {0, 0, 0, 0}, 4, 0, 3, GF_ERR_TIMEOUT, 2},
+    {"a_rank_is_stopped", {0, 0, 0, 0}, 0, 2, 3, GF_ERR_TIMEOUT, 1},
+    {"two_ranks_are_stopped", {0, 0, 0, 0}, 0, 6, 2, GF_ERR_TIMEOUT, 1},
+    {"nobody_is_at_fault", {0, 0, 0, 0}, 0, 0, 4, GF_ERR_TIMEOUT, GF_RANK_NONE},
+};
+
+static void fault_row_run(const struct fault_row *row)
+{
+    struct gf_coordinator_status status;
+    control_world_open(&world, 4, 1);
+    for (uint32_t id = 0; id < 4; id++) {
+        broken[id] = row->edges[id];
+        world.procs[id].edges = edges_say;
+    }
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    for (uint32_t id = 0; id < 4; id++) {
+        world.procs[id].hangs = true;
+        world.procs[id].computes = (row->computes & (1u << id)) != 0;
+        world.procs[id].stopped = (row->stopped & (1u << id)) != 0;
+    }
+    do {
+        control_world_quiet(&world, 10 * CONTROL_MS);
+        gf_coordinator_status(world.coordinator, &status);
+    } while ((status.error.code == GF_OK) && (world.now_ns < 20 * SECOND));
+    if ((status.error.code != row->code) || (status.error.peer != row->culprit))
+        fail_msg("%s: code %d, rank %u: %s", row->name, status.error.code, status.error.peer,
+                 status.error.text);
+    for (uint32_t id = 0; id < 4; id++) world.procs[id].hangs = false;
+    control_world_quiet(&world, 8 * SECOND);
+    gf_coordinator_status(world.coordinator, &status);
+    if ((status.state != GF_COORDINATOR_RUN) || (status.world != row->world))
+        fail_msg("%s: state %d, %u ranks go on", row->name, status.state, status.world);
+    assert_null(world.broken);
+    control_world_close(&world);
+}
+
+TEST(a_culprit_is_found_by_evidence)
+{
+    for (uint32_t i = 0; i < LENGTH(fault_rows); i++) fault_row_run(&fault_rows[i]);
+}
+
+TEST(who_asks_for_patience_is_awaited)
+{
+    struct gf_coordinator_status status;
+    control_world_open(&world, 4, 1);
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    for (uint32_t id = 0; id < 4; id++) world.procs[id].hangs = true;
+    world.procs[2].computes = true;
+    gf_member_heartbeat(world.procs[2].member, world.procs[2].now_ns, 10 * SECOND);
+    control_world_quiet(&world, 3 * SECOND);
+    gf_coordinator_status(world.coordinator, &status);
+    assert_int_not_equal(status.error.peer, 2); /* nobody is known to be at fault */
+    assert_int_equal(status.world, 4);
+    control_world_close(&world);
+}
+
+/* ---- who comes in, and who does not ---- */
+
+TEST(an_id_that_is_in_use_is_refused_until_its_process_ends)
+{
+    control_world_open(&world, 2, 1);
+    control_world_quiet(&world, SECOND);
+    uint32_t second = control_world_start(&world, 1, false);
+    control_world_quiet(&world, SECOND);
+    assert_int_equal(control_world_state(&world, second), GF_MEMBER_JOINING);
+    control_world_kill(&world, 1);
+    control_world_quiet(&world, SECOND);
+    all_work(2);
+    assert_int_equal(world.procs[second].number, world.procs[0].number);
+    control_world_close(&world);
+}
+
+TEST(a_launcher_that_has_reaped_a_process_replaces_it_at_once)
+{
+    control_world_open(&world, 2, 1);
+    control_world_quiet(&world, SECOND);
+    world.procs[1].stopped = true; /* its host is gone: no kernel says anything */
+    uint32_t second = control_world_start(&world, 1, true);
+    control_world_quiet(&world, SECOND);
+    assert_int_equal(control_world_state(&world, second), GF_MEMBER_WORKS);
+    assert_int_equal(world.procs[second].number, world.procs[0].number);
+    control_world_close(&world);
+}
+
+TEST(ranks_that_were_given_different_things_all_hear_of_it)
+{
+    control_world_open(&world, 3, 1);
+    control_world_kill(&world, 2);
+    world.tensors_hash = 1;
+    (void)control_world_start(&world, 2, false);
+    control_world_quiet(&world, SECOND);
+    for (uint32_t i = 0; i < 4; i++) {
+        if (i == 2) continue;
+        assert_int_equal(control_world_state(&world, i), GF_MEMBER_ENDED);
+        assert_int_equal(gf_member_error(world.procs[i].member)->code, GF_ERR_MISMATCH);
+        assert_int_equal(gf_member_error(world.procs[i].member)->peer, 2);
+    }
+    control_world_close(&world);
+}
+
+TEST(a_rank_that_never_comes_is_named)
+{
+    control_world_open(&world, 3, 1);
+    control_world_kill(&world, 1);
+    control_world_quiet(&world, 9 * SECOND);
+    for (uint32_t i = 0; i < 3; i += 2) {
+        assert_int_equal(control_world_state(&world, i), GF_MEMBER_ENDED);
+        assert_int_equal(gf_member_error(world.procs[i].member)->code, GF_ERR_TIMEOUT);
+        assert_int_equal(gf_member_error(world.procs[i].member)->peer, 1);
+    }
+    control_world_close(&world);
+}
+
+TEST(all_leave_in_good_order)
+{
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    for (uint32_t i = 0; i < 3; i++) gf_member_bye(world.procs[i].member);
+    control_world_quiet(&world, SECOND);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_int_equal(control_world_state(&world, i), GF_MEMBER_GONE);
+    assert_int_equal(gf_coordinator_poll(world.coordinator, world.now_ns), GF_OK);
+    control_world_close(&world);
+}
+
+TEST(the_rank_that_hosts_the_coordinator_is_named_when_it_dies)
+{
+    control_world_open_hosted(&world, 3, 1, 0);
+    control_world_quiet(&world, SECOND);
+    control_world_kill(&world, 0);
+    control_world_coordinator_end(&world);
+    control_world_quiet(&world, SECOND);
+    for (uint32_t i = 1; i < 3; i++) {
+        assert_int_equal(control_world_state(&world, i), GF_MEMBER_ENDED);
+        assert_int_equal(gf_member_error(world.procs[i].member)->peer, 0);
+        assert_non_null(strstr(gf_member_error(world.procs[i].member)->text, "separate"));
+    }
+    control_world_close(&world);
+}
+
+TEST(members_end_and_name_the_coordinator_that_stays_away)
+{
+    control_world_open(&world, 2, 1);
+    control_world_quiet(&world, SECOND);
+    control_world_coordinator_end(&world);
+    control_world_quiet(&world, 7 * SECOND);
+    all_work(2);
+    control_world_quiet(&world, 2 * SECOND);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(control_world_state(&world, i), GF_MEMBER_ENDED);
+        assert_non_null(strstr(gf_member_error(world.procs[i].member)->text, "cannot be reached"));
+    }
+    control_world_close(&world);
+}
+
+/* ---- frames that are wrong ---- */
+
+/* Shorter than any frame that would be taken. */
+static void nonsense_send(struct gf_channel *channel, uint32_t connection, uint32_t number)
+{
+    unsigned char payload[36];
+    for (uint32_t i = 0; i < sizeof payload; i++)
+        payload[i] = (unsigned char)control_world_draw(&world, 256);
+    memcpy(payload, &number, sizeof number);
+    (void)channel->driver->send(channel, connection, 1 + control_world_draw(&world, 20), payload,
+                                control_world_draw(&world, sizeof payload));
+}
+
+TEST(malformed_frames_cost_their_sender_a_connection)
+{
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    for (uint32_t i = 0; i < 2000; i++) {
+        nonsense_send(&world.procs[1].channel, 0, i % 3);
+        control_world_quiet(&world, 10 * CONTROL_MS);
+        if (control_world_state(&world, 1) != GF_MEMBER_WORKS) break; /* it said BYE */
+    }
+    assert_null(world.broken);
+    assert_int_equal(control_world_state(&world, 0), GF_MEMBER_WORKS);
+    assert_int_equal(control_world_state(&world, 2), GF_MEMBER_WORKS);
+    control_world_close(&world);
+}
+
+TEST(a_malformed_frame_of_the_coordinator_ends_one_member)
+{
+    for (uint32_t i = 0; i < 200; i++) {
+        control_world_open(&world, 3, 1 + i);
+        control_world_quiet(&world, 100 * CONTROL_MS);
+        for (uint32_t n = 0; n < 20; n++) nonsense_send(&world.channel, 1, 1);
+        control_world_quiet(&world, 100 * CONTROL_MS);
+        assert_null(world.broken);
+        control_world_close(&world);
+    }
+}
+
+/* ---- an adversary ---- */
+
+/* What an adversary may do, one of them a time. */
+static void something_happens(bool crashes)
+{
+    uint32_t proc = control_world_draw(&world, world.proc_count);
+    uint32_t id = control_world_draw(&world, world.ids);
+    switch (control_world_draw(&world, 40)) {
+    case 0:
+        if (world.procs[proc].alive) control_world_kill(&world, proc);
+        break;
+    case 1:
+    case 2:
+        if (world.procs[proc].alive) control_world_cut(&world, proc);
+        break;
+    case 3:
+    case 4:
+        if ((control_world_of(&world, id) == CONTROL_PROCS) && (world.proc_count < CONTROL_PROCS))
+            (void)control_world_start(&world, id, true);
+        break;
+    case 5: world.procs[proc].stopped = !world.procs[proc].stopped; break;
+    case 6:
+        if (!crashes) break;
+        if (world.coordinator_lives)
+            control_world_coordinator_end(&world);
+        else
+            control_world_coordinator_begin(&world);
+        break;
+    case 7: world.procs[proc].now_ns += 100 * CONTROL_MS; break;
+    case 8: control_world_quiet(&world, control_world_draw(&world, 5) * SECOND); break;
+    default: break;
+    }
+}
+
+static void random_walk(uint64_t seed, bool crashes)
+{
+    control_world_open(&world, 2 + (uint32_t)(seed % 3), seed);
+    control_world_quiet(&world, control_world_draw(&world, 100) * CONTROL_MS);
+    for (uint32_t i = 0; (i < 600) && (world.broken == NULL); i++) {
+        if (i % 4 == 0) something_happens(crashes);
+        uint32_t who = control_world_draw(&world, world.proc_count + 1);
+        if (who == world.proc_count)
+            control_world_coordinate(&world);
+        else
+            control_world_turn(&world, who);
+    }
+    for (uint32_t i = 0; i < world.proc_count; i++) {
+        world.procs[i].stopped = false;
+        if (world.procs[i].now_ns < world.now_ns) world.procs[i].now_ns = world.now_ns;
+    }
+    if (!world.coordinator_lives) control_world_coordinator_begin(&world);
+    control_world_quiet(&world, 40 * SECOND);
+    if (world.broken != NULL) fail_msg("seed %llu: %s", (unsigned long long)seed, world.broken);
+    /* Whoever lives is in one generation with all that live, or knows that it has ended. */
+    uint32_t works = 0;
+    uint32_t number = 0;
+    for (uint32_t i = 0; i < world.proc_count; i++) {
+        if (!world.procs[i].alive) continue;
+        gf_member_state state = control_world_state(&world, i);
+        if (state == GF_MEMBER_ENDED) continue;
+        if (state != GF_MEMBER_WORKS)
+            fail_msg("seed %llu: process %u is in state %d", (unsigned long long)seed, i, state);
+        if (works++ == 0) number = world.procs[i].number;
+        if (world.procs[i].number != number)
+            fail_msg("seed %llu: two generations", (unsigned long long)seed);
+    }
+    control_world_close(&world);
+}
+
+TEST(random_schedules)
+{
+    const char *one = getenv("GF_TEST_SEED");
+    const char *many = getenv("GF_TEST_SEEDS");
+    uint64_t from = (one != NULL) ? strtoull(one, NULL, 0) : 1;
+    uint64_t to = (one != NULL) ? from : ((many != NULL) ? strtoull(many, NULL, 0) : 300);
+    for (uint64_t seed = from; seed <= to; seed++) random_walk(seed, false);
+}
+
+TEST(random_schedules_with_crashes_of_the_coordinator)
+{
+    const char *one = getenv("GF_TEST_SEED");
+    const char *many = getenv("GF_TEST_SEEDS");
+    uint64_t from = (one != NULL) ? strtoull(one, NULL, 0) : 1;
+    uint64_t to = (one != NULL) ? from : ((many != NULL) ? strtoull(many, NULL, 0) : 300);
+    for (uint64_t seed = from; seed <= to; seed++) random_walk(seed, true);
+}

@@ -1,0 +1,488 @@
+/* See control_world.h. */
+#include "firmware-tests/support/control_world.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "drivers/fnv.h"
+
+#define JOIN_NS (8000 * CONTROL_MS)
+#define KEEPALIVE_NS (1000 * CONTROL_MS)
+#define EXCHANGE_NS (2000 * CONTROL_MS)
+#define TURN_NS (5 * CONTROL_MS)
+enum { TO_COORDINATOR, TO_MEMBER };
+
+static struct control_world *the_world; /* of the channel's calls */
+
+uint32_t control_world_draw(struct control_world *world, uint32_t below)
+{
+    world->random = world->random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (uint32_t)(world->random >> 33) % below;
+}
+
+static void rule(struct control_world *world, bool holds, const char *text)
+{
+    if (!holds && (world->broken == NULL)) world->broken = text;
+}
+
+/* ---- the channel ---- */
+
+static struct control_proc *proc_of(struct gf_channel *channel)
+{
+    return (struct control_proc *)((char *)channel - offsetof(struct control_proc, channel));
+}
+
+static bool is_coordinators(const struct gf_channel *channel)
+{
+    return channel == &the_world->channel;
+}
+
+static bool pipe_take(struct control_conn *conn, uint32_t connection, uint32_t way,
+                      struct gf_channel_event *event_out)
+{
+    static struct control_frame_kept frame; /* valid until the next poll */
+    struct control_pipe *pipe = &conn->to[way];
+    if (!conn->used || conn->closed[way]) return false;
+    if (!conn->told[way]) {
+        conn->told[way] = true;
+        *event_out =
+            (struct gf_channel_event){.kind = GF_CHANNEL_CONNECTED, .connection = connection};
+        return true;
+    }
+    if (pipe->count > 0) {
+        frame = pipe->frames[0];
+        memmove(&pipe->frames[0], &pipe->frames[1], --pipe->count * sizeof pipe->frames[0]);
+        *event_out = (struct gf_channel_event){.kind = GF_CHANNEL_FRAME,
+                                               .connection = connection,
+                                               .frame_kind = frame.kind,
+                                               .size_bytes = frame.size_bytes,
+                                               .payload = frame.payload};
+        return true;
+    }
+    if (!pipe->ended) return false;
+    conn->closed[way] = true;
+    *event_out = (struct gf_channel_event){
+        .kind = GF_CHANNEL_ENDED, .connection = connection, .end = pipe->end, .text = "ended"};
+    if (conn->closed[0] && conn->closed[1]) conn->used = false;
+    return true;
+}
+
+static gf_status channel_poll(struct gf_channel *channel, uint64_t now_ns,
+                              struct gf_channel_event *event_out)
+{
+    (void)now_ns;
+    for (uint32_t i = 0; i < CONTROL_CONNS; i++) {
+        struct control_conn *conn = &the_world->conns[i];
+        bool mine = is_coordinators(channel) ||
+                    (conn->used && (&the_world->procs[conn->proc] == proc_of(channel)));
+        uint32_t way = is_coordinators(channel) ? TO_COORDINATOR : TO_MEMBER;
+        if (mine && pipe_take(conn, is_coordinators(channel) ? i : 0, way, event_out)) return GF_OK;
+    }
+    return GF_AGAIN;
+}
+
+static struct control_conn *conn_of(struct gf_channel *channel, uint32_t connection)
+{
+    if (is_coordinators(channel)) return &the_world->conns[connection];
+    for (uint32_t i = 0; i < CONTROL_CONNS; i++) {
+        struct control_conn *conn = &the_world->conns[i];
+        if (conn->used && !conn->closed[TO_MEMBER] &&
+            (&the_world->procs[conn->proc] == proc_of(channel)))
+            return conn;
+    }
+    return NULL;
+}
+
+static gf_status channel_send(struct gf_channel *channel, uint32_t connection, uint32_t frame_kind,
+                              const void *payload, uint32_t size_bytes)
+{
+    struct control_conn *conn = conn_of(channel, connection);
+    struct control_pipe *pipe;
+    if ((conn == NULL) || !conn->used) return GF_ERR_PEER;
+    pipe = &conn->to[is_coordinators(channel) ? TO_MEMBER : TO_COORDINATOR];
+    if (pipe->ended) return GF_OK; /* the kernel takes it, and nobody reads it */
+    if (pipe->count == CONTROL_PIPE) return GF_AGAIN;
+    struct control_frame_kept *frame = &pipe->frames[pipe->count++];
+    frame->kind = frame_kind;
+    frame->size_bytes = size_bytes;
+    memcpy(frame->payload, payload, size_bytes);
+    return GF_OK;
+}
+
+static void pipe_end(struct control_pipe *pipe, gf_channel_end end)
+{
+    if (pipe->ended) return;
+    pipe->ended = true;
+    pipe->end = end;
+}
+
+static void channel_drop(struct gf_channel *channel, uint32_t connection)
+{
+    struct control_conn *conn = conn_of(channel, connection);
+    uint32_t own = is_coordinators(channel) ? TO_COORDINATOR : TO_MEMBER;
+    if ((conn == NULL) || !conn->used) return;
+    conn->closed[own] = true;
+    pipe_end(&conn->to[1 - own], GF_CHANNEL_CLOSED);
+    if (conn->closed[0] && conn->closed[1]) conn->used = false;
+}
+
+static void channel_dial(struct gf_channel *channel, uint64_t now_ns)
+{
+    struct control_proc *proc = proc_of(channel);
+    (void)now_ns;
+    for (uint32_t i = 0; i < GF_COORDINATOR_CONNECTIONS(the_world->ids); i++) {
+        struct control_conn *conn = &the_world->conns[i];
+        if (conn->used) continue;
+        *conn = (struct control_conn){.used = true, .proc = (uint32_t)(proc - the_world->procs)};
+        if (the_world->coordinator_lives) return;
+        conn->closed[TO_COORDINATOR] = conn->told[TO_MEMBER] = true;
+        pipe_end(&conn->to[TO_MEMBER], GF_CHANNEL_DIED); /* refused */
+        return;
+    }
+    rule(the_world, false, "there is no room for a connection");
+}
+
+static bool channel_flushed(struct gf_channel *channel)
+{
+    (void)channel;
+    return true;
+}
+
+static const struct gf_channel_driver driver = {.name = "memory",
+                                                .poll = channel_poll,
+                                                .send = channel_send,
+                                                .drop = channel_drop,
+                                                .dial = channel_dial,
+                                                .flushed = channel_flushed};
+
+/* ---- who is there ---- */
+
+/* GF_TEST_LOG=1 shows what happened, with the clock of the coordinator. */
+static void log_line(void *user, gf_log_level level, const char *text)
+{
+    (void)user;
+    (void)level;
+    if (getenv("GF_TEST_LOG") == NULL) return;
+    printf("%6llu ms: %s\n", (unsigned long long)(the_world->now_ns / CONTROL_MS), text);
+}
+#define TELL(...) gf_log_line(&(struct gf_log){.fn = log_line}, GF_LOG_INFO, __VA_ARGS__)
+
+static void *zeroed(size_t bytes)
+{
+    void *memory = calloc(1, bytes);
+    if (memory == NULL) abort();
+    return memory;
+}
+
+void control_world_coordinator_begin(struct control_world *world)
+{
+    world->setup.name = 1 + world->coordinators++;
+    world->channel = (struct gf_channel){.driver = &driver,
+                                         .connections_max = GF_COORDINATOR_CONNECTIONS(world->ids)};
+    world->coordinator =
+        gf_coordinator_open(&world->setup, zeroed(gf_coordinator_state_bytes(&world->setup)),
+                            &world->channel, world->now_ns);
+    world->coordinator_lives = true;
+    TELL("coordinator %u begins", world->coordinators);
+}
+
+void control_world_coordinator_end(struct control_world *world)
+{
+    for (uint32_t i = 0; i < CONTROL_CONNS; i++) {
+        struct control_conn *conn = &world->conns[i];
+        if (!conn->used) continue;
+        conn->closed[TO_COORDINATOR] = true;
+        pipe_end(&conn->to[TO_MEMBER], GF_CHANNEL_DIED);
+        if (conn->closed[TO_MEMBER]) conn->used = false;
+    }
+    free(world->coordinator);
+    world->coordinator = NULL;
+    world->coordinator_lives = false;
+}
+
+static void edges_ask(void *edges_of, struct control_edges *edges_out)
+{
+    struct control_proc *proc = edges_of;
+    if (proc->edges != NULL) proc->edges(proc, edges_out);
+}
+
+uint32_t control_world_start(struct control_world *world, uint32_t id, bool rejoins)
+{
+    uint32_t at = world->proc_count++;
+    struct control_proc *proc = &world->procs[at];
+    struct gf_member_setup setup = {.id = id,
+                                    .world = world->ids,
+                                    .id_count = world->ids,
+                                    .host_id = world->setup.host_id,
+                                    .edges = edges_ask,
+                                    .edges_of = proc,
+                                    .rejoins = rejoins,
+                                    .process = 100 + at,
+                                    .terms = {.elastic = true,
+                                              .join_timeout_ns = JOIN_NS,
+                                              .keepalive_ns = KEEPALIVE_NS,
+                                              .exchange_timeout_ns = EXCHANGE_NS},
+                                    .values = {.version = 1,
+                                               .world = world->ids,
+                                               .node = id,
+                                               .tensors_hash = world->tensors_hash},
+                                    .endpoint_bytes_max = 16,
+                                    .address = "memory"};
+    *proc = (struct control_proc){.alive = true,
+                                  .rejoins = rejoins,
+                                  .id = id,
+                                  .process = setup.process,
+                                  .now_ns = world->now_ns,
+                                  .has_state = !rejoins,
+                                  .state = 7};
+    proc->channel = (struct gf_channel){.driver = &driver, .connections_max = 1};
+    proc->member = gf_member_open(&setup, zeroed(gf_member_state_bytes(&setup)), &proc->channel,
+                                  world->now_ns);
+    proc->stuck_ns = world->now_ns;
+    TELL("process %u of id %u begins", at, id);
+    return at;
+}
+
+void control_world_kill(struct control_world *world, uint32_t proc)
+{
+    for (uint32_t i = 0; i < CONTROL_CONNS; i++) {
+        struct control_conn *conn = &world->conns[i];
+        if (!conn->used || (conn->proc != proc)) continue;
+        conn->closed[TO_MEMBER] = true;
+        pipe_end(&conn->to[TO_COORDINATOR], GF_CHANNEL_DIED);
+        if (conn->closed[TO_COORDINATOR]) conn->used = false;
+    }
+    TELL("process %u of id %u dies", proc, world->procs[proc].id);
+    free(world->procs[proc].member);
+    world->procs[proc].member = NULL;
+    world->procs[proc].alive = false;
+}
+
+void control_world_cut(struct control_world *world, uint32_t proc)
+{
+    TELL("process %u is cut", proc);
+    for (uint32_t i = 0; i < CONTROL_CONNS; i++) {
+        struct control_conn *conn = &world->conns[i];
+        if (!conn->used || (conn->proc != proc)) continue;
+        for (uint32_t way = 0; way < 2; way++) {
+            conn->to[way].count = 0; /* what was under way is lost */
+            pipe_end(&conn->to[way], GF_CHANNEL_BROKE);
+        }
+    }
+}
+
+void control_world_open(struct control_world *world, uint32_t ids, uint64_t seed)
+{
+    control_world_open_hosted(world, ids, seed, GF_RANK_NONE);
+}
+
+void control_world_open_hosted(struct control_world *world, uint32_t ids, uint64_t seed,
+                               uint32_t host_id)
+{
+    memset(world, 0, sizeof *world);
+    the_world = world;
+    world->ids = ids;
+    world->random = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
+    world->now_ns = 1000 * CONTROL_MS;
+    world->setup = (struct gf_coordinator_setup){.world = ids,
+                                                 .id_count = ids,
+                                                 .host_id = host_id,
+                                                 .join_timeout_ns = JOIN_NS,
+                                                 .endpoint_bytes_max = 16,
+                                                 .log = {.fn = log_line}};
+    control_world_coordinator_begin(world);
+    for (uint32_t id = 0; id < ids; id++) (void)control_world_start(world, id, false);
+}
+
+void control_world_close(struct control_world *world)
+{
+    for (uint32_t i = 0; i < world->proc_count; i++)
+        if (world->procs[i].alive) control_world_kill(world, i);
+    free(world->coordinator);
+    the_world = NULL;
+}
+
+uint32_t control_world_of(const struct control_world *world, uint32_t id)
+{
+    for (uint32_t i = world->proc_count; i-- > 0;)
+        if (world->procs[i].alive && (world->procs[i].id == id)) return i;
+    return CONTROL_PROCS;
+}
+
+/* ---- the program ---- */
+
+/* A step of a generation ends where all of its members have voted for it, in that generation. */
+static bool all_have_voted(struct control_world *world, const struct control_proc *own,
+                           uint32_t *waiting_out)
+{
+    uint32_t found = 0;
+    *waiting_out = 0;
+    for (uint32_t i = 0; i < world->proc_count; i++) {
+        const struct control_proc *proc = &world->procs[i];
+        if ((proc->number != own->number) || (proc->voted <= own->steps)) continue;
+        found++; /* a vote that was sent stays, whoever has died since */
+        if (proc->vote_waiting > *waiting_out) *waiting_out = proc->vote_waiting;
+    }
+    return found == gf_member_generation(own->member)->world;
+}
+
+static const struct control_proc *lead_of(const struct control_world *world,
+                                          const struct gf_generation *generation)
+{
+    for (uint32_t i = 0; i < world->proc_count; i++) {
+        const struct control_proc *proc = &world->procs[i];
+        if (proc->alive && (proc->number == generation->number) &&
+            (gf_member_generation(proc->member)->rank == generation->lead))
+            return proc;
+    }
+    return NULL;
+}
+
+/* The generation that a process sees for the first time; then what it lacks is copied. */
+static void generation_begin(struct control_world *world, struct control_proc *proc)
+{
+    const struct gf_generation *generation = gf_member_generation(proc->member);
+    TELL("process %u of id %u begins generation %u as rank %u of %u, step %llu%s",
+         (unsigned)(proc - world->procs), proc->id, generation->number, generation->rank,
+         generation->world, (unsigned long long)generation->progress.steps,
+         generation->comes_in ? ", comes in" : "");
+    struct control_begun *begun = &world->begun[generation->number % 512];
+    uint64_t list = GF_FNV_START;
+    bool alone = true; /* nobody lives that was of a generation before */
+    for (uint32_t i = 0; i < world->proc_count; i++)
+        alone = alone && (!world->procs[i].alive || (world->procs[i].number == 0));
+    if (alone) memset(world->begun, 0, sizeof world->begun); /* the job is begun anew */
+    rule(world, generation->number > proc->number, "the numbers of a process grow");
+    for (uint32_t rank = 0; rank < generation->world; rank++) {
+        size_t bytes;
+        const unsigned char *endpoint = gf_member_endpoint(proc->member, rank, &bytes);
+        rule(world, bytes == 8, "each rank of a generation has an endpoint");
+        list = gf_fnv_bytes(list, endpoint, bytes);
+    }
+    rule(world, (begun->list == 0) || (begun->list == list), "a number has one list");
+    begun->list = list;
+    /* Who was left out had ended at most one step that the others had voted for. */
+    rule(world, alone || (proc->steps <= generation->progress.steps + 1),
+         "a generation loses no more than the step that was under way");
+    proc->number = generation->number;
+    proc->voted = generation->progress.steps;
+    proc->vote_waiting = 0;
+    proc->stuck_ns = proc->now_ns;
+    bool lags =
+        !proc->has_state || generation->comes_in || (proc->steps != generation->progress.steps);
+    bool first = !generation->lags && !generation->comes_in && (generation->progress.steps == 0);
+    if (first) proc->state = 7; /* the job begins: all have drawn the same weights */
+    proc->has_state = first || !lags;
+    proc->steps = generation->progress.steps;
+    if (proc->has_state && (begun->state == 0)) begun->state = proc->state;
+    if (proc->has_state)
+        rule(world, begun->state == proc->state, "members that are as far have the same weights");
+}
+
+/* The lead broadcasts what is common; a vote is cast once a process has it. */
+static void state_copy(struct control_world *world, struct control_proc *proc)
+{
+    const struct control_proc *lead = lead_of(world, gf_member_generation(proc->member));
+    if ((lead == NULL) || !lead->has_state || (lead->steps != proc->steps)) return;
+    proc->state = lead->state;
+    proc->has_state = true;
+}
+
+static void ready_say(struct control_proc *proc, bool planned)
+{
+    struct control_ready ready = {
+        .planned = planned,
+        .progress = {.steps = proc->steps, .applied = 1, .partial = proc->has_state ? 0 : 1}};
+    gf_member_ready(proc->member, &ready);
+}
+
+static void step_go(struct control_world *world, struct control_proc *proc)
+{
+    uint32_t waiting;
+    struct control_report *report = gf_member_report(proc->member);
+    if (!proc->has_state) {
+        state_copy(world, proc);
+        report->waits_for = gf_member_generation(proc->member)->lead;
+        return;
+    }
+    if (proc->hangs) {
+        uint32_t world_size = gf_member_generation(proc->member)->world;
+        if (proc->voted == proc->steps) report->sequence += proc->computes ? 1 : 2;
+        proc->voted = proc->steps + 1;
+        report->waits_for = proc->computes
+                                ? GF_RANK_NONE
+                                : (gf_member_generation(proc->member)->rank + 1) % world_size;
+        return;
+    }
+    if (proc->voted == proc->steps) {
+        proc->voted++;
+        proc->vote_waiting = gf_member_waiting(proc->member);
+        report->sequence++;
+    }
+    report->waits_for =
+        (gf_member_generation(proc->member)->rank + 1) % gf_member_generation(proc->member)->world;
+    if (!all_have_voted(world, proc, &waiting)) return;
+    proc->steps++;
+    proc->state = gf_fnv_word(gf_fnv_word(proc->state, proc->number), proc->steps);
+    report->step = proc->steps;
+    proc->stuck_ns = proc->now_ns;
+    if (waiting > 0) ready_say(proc, true);
+}
+
+static void works(struct control_world *world, struct control_proc *proc)
+{
+    struct gf_error seen = {.code = GF_ERR_TIMEOUT,
+                            .peer = GF_RANK_NONE,
+                            .step = proc->steps,
+                            .tensor = GF_TENSOR_NONE,
+                            .text = "no step ends"};
+    if (gf_member_generation(proc->member)->number != proc->number) generation_begin(world, proc);
+    step_go(world, proc);
+    if (gf_member_poll(proc->member, proc->now_ns) != GF_MEMBER_WORKS) return;
+    if (proc->now_ns - proc->stuck_ns > EXCHANGE_NS) gf_member_fault(proc->member, &seen, false);
+}
+
+void control_world_turn(struct control_world *world, uint32_t at)
+{
+    struct control_proc *proc = &world->procs[at];
+    struct gf_generation listed;
+    uint64_t endpoint = proc->process;
+    if (!proc->alive || proc->stopped) return;
+    proc->now_ns += TURN_NS;
+    switch (gf_member_poll(proc->member, proc->now_ns)) {
+    case GF_MEMBER_LISTED:
+        if (gf_member_list_due(proc->member, &listed))
+            gf_member_endpoint_set(proc->member, &endpoint, sizeof endpoint);
+        break;
+    case GF_MEMBER_WORKS: works(world, proc); break;
+    case GF_MEMBER_FAILED:
+        if (gf_member_is_found(proc->member)) ready_say(proc, false);
+        break;
+    case GF_MEMBER_JOINING:
+    case GF_MEMBER_READY:
+    case GF_MEMBER_CLOSING:
+    case GF_MEMBER_GONE:
+    case GF_MEMBER_ENDED: break;
+    }
+}
+
+void control_world_coordinate(struct control_world *world)
+{
+    world->now_ns += TURN_NS;
+    if (world->coordinator_lives) (void)gf_coordinator_poll(world->coordinator, world->now_ns);
+}
+
+void control_world_quiet(struct control_world *world, uint64_t for_ns)
+{
+    for (uint64_t spent_ns = 0; (spent_ns < for_ns) && (world->broken == NULL);
+         spent_ns += TURN_NS) {
+        control_world_coordinate(world);
+        for (uint32_t i = 0; i < world->proc_count; i++) control_world_turn(world, i);
+    }
+}
+
+gf_member_state control_world_state(const struct control_world *world, uint32_t proc)
+{
+    return gf_member_poll(world->procs[proc].member, world->procs[proc].now_ns);
+}

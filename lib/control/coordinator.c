@@ -1,0 +1,506 @@
+/* The coordinator's states. What comes in with an offer is in coordinator_offer.c, whose fault a
+ * failure is in inquiry.c, what goes out in coordinator_send.c.
+ *
+ *     GATHER -> RUN -> INQUIRE -> OVER (the job is not elastic)
+ *       ^        |        \-> REGROUP -> GATHER of the next generation
+ *       |        \-> REGROUP (planned: somebody waits or leaves) */
+#include "lib/control/coordinator_state.h"
+
+#include <stdio.h>
+
+static const char *const state_names[] = {"gathers", "runs", "inquires", "regroups", "is over"};
+
+/* ---- small questions ---- */
+
+static uint32_t member_count(const struct gf_coordinator *c)
+{
+    uint32_t count = 0;
+    for (uint32_t id = 0; id < c->setup.id_count; id++) count += c->rows[id].member ? 1u : 0u;
+    return count;
+}
+
+/* Ready for the next generation, or waiting for it. Who is on the list that is out stays on it while
+ * its connection is dialled again. */
+static bool may_be_listed(const struct gf_coordinator *c, const struct control_row *row)
+{
+    if (row->ended || ((row->connection == CONTROL_NONE) && !control_is_listed(c, row)))
+        return false;
+    if (row->waits) return true;
+    return control_is_member(row) && (row->said == CONTROL_SAID_READY) && !row->leaves &&
+           !row->cut && !row->out;
+}
+
+uint32_t control_waiting(const struct gf_coordinator *c)
+{
+    uint32_t count = 0;
+    if (c->number == 0) return 0; /* they wait for the first generation, or for a takeover */
+    for (uint32_t id = 0; id < c->setup.id_count; id++) count += c->rows[id].waits ? 1u : 0u;
+    return count;
+}
+
+void control_enter(struct gf_coordinator *c, gf_coordinator_state state)
+{
+    if ((c->state != state) && (c->number != 0))
+        gf_log_line(&c->setup.log, GF_LOG_DEBUG, "the coordinator of generation %u %s", c->number,
+                    state_names[state]);
+    if (c->state == GF_COORDINATOR_RUN) c->left_ns = c->now_ns;
+    c->state = state;
+    c->since_ns = c->now_ns;
+}
+
+/* ---- a finding ---- */
+
+void control_decide(struct gf_coordinator *c, const struct gf_error *error, bool is_final)
+{
+    c->error = *error;
+    c->is_final = is_final || !c->terms.elastic;
+    gf_log_line(&c->setup.log, GF_LOG_WARN, "coordinator, generation %u: %s", c->number,
+                error->text);
+    for (uint32_t id = 0; id < c->setup.id_count; id++) {
+        struct control_row *row = &c->rows[id];
+        row->owed &= ~(1u << CONTROL_ASK);
+        if ((row->connection == CONTROL_NONE) || (!control_is_member(row) && !c->is_final))
+            continue;
+        if (control_is_member(row) && (row->said >= CONTROL_SAID_READY) && !c->is_final) continue;
+        control_owe(row, CONTROL_ERROR);
+    }
+    control_enter(c, c->is_final ? GF_COORDINATOR_OVER : GF_COORDINATOR_REGROUP);
+}
+
+static void end(struct gf_coordinator *c, gf_status code, uint32_t rank, const char *text)
+{
+    struct gf_error error = {
+        .code = code, .peer = rank, .operation = GF_OPERATION_JOIN, .tensor = GF_TENSOR_NONE};
+    (void)snprintf(error.text, sizeof error.text, "%s", text);
+    control_decide(c, &error, true);
+}
+
+/* ---- the list of the next generation ---- */
+
+/* What those that may be listed have: one of them must hold whole weights, which those that wait are
+ * given. */
+typedef enum holding { HOLDS_NOBODY, HOLDS_NOTHING, HOLDS_WEIGHTS } holding;
+
+static holding holding_of(const struct gf_coordinator *c)
+{
+    holding holds = HOLDS_NOBODY;
+    for (uint32_t id = 0; id < c->setup.id_count; id++) {
+        const struct control_row *row = &c->rows[id];
+        if (row->waits || !may_be_listed(c, row)) continue;
+        if (row->progress.partial == 0) return HOLDS_WEIGHTS;
+        holds = HOLDS_NOTHING;
+    }
+    return holds;
+}
+
+/* A member that could still become one of them. */
+static bool is_anybody_missed(const struct gf_coordinator *c)
+{
+    for (uint32_t id = 0; id < c->setup.id_count; id++) {
+        const struct control_row *row = &c->rows[id];
+        if (control_is_member(row) && !row->ended && !row->cut && !row->leaves &&
+            (row->said != CONTROL_SAID_BYE) && !may_be_listed(c, row))
+            return true;
+    }
+    return false;
+}
+
+/* False: the generation cannot go on with those that are here. Others are awaited, or the job ends. */
+static bool is_enough(struct gf_coordinator *c)
+{
+    holding holds = (c->number == 0) ? HOLDS_WEIGHTS : holding_of(c);
+    if (holds == HOLDS_WEIGHTS) return true;
+    if (is_anybody_missed(c) && (c->now_ns - c->left_ns < c->terms.join_timeout_ns)) return false;
+    if (holds == HOLDS_NOBODY)
+        end(c, GF_ERR_PEER, GF_RANK_NONE,
+            "nobody of the generation under way is left: start the job anew from its checkpoint");
+    else
+        end(c, GF_ERR_DATA, GF_RANK_NONE,
+            "all ranks that held whole weights have ended: start the job anew from its checkpoint");
+    return false;
+}
+
+static void list_make(struct gf_coordinator *c)
+{
+    uint32_t world = 0;
+    if (!is_enough(c)) return;
+    for (uint32_t id = 0; id < c->setup.id_count; id++) {
+        struct control_row *row = &c->rows[id];
+        if (may_be_listed(c, row)) c->next_ids[world++] = id;
+        if (!control_is_here(row) || !row->leaves || (row->said != CONTROL_SAID_READY)) continue;
+        row->said = CONTROL_SAID_BYE; /* it leaves now */
+        control_owe(row, CONTROL_ALL_GONE);
+    }
+    c->next = ++c->used;
+    c->listing = true;
+    for (uint32_t id = 0; id < c->setup.id_count; id++) c->rows[id].listed = 0;
+    for (uint32_t rank = 0; rank < world; rank++) {
+        struct control_row *row = &c->rows[c->next_ids[rank]];
+        row->listed = c->next;
+        row->next_rank = rank;
+        row->endpoint_for = 0;
+        row->owed &= ~(1u << CONTROL_GO | 1u << CONTROL_ERROR);
+        control_owe(row, CONTROL_LIST);
+    }
+    c->next_world = world;
+    control_enter(c, GF_COORDINATOR_GATHER);
+}
+
+/* ---- a generation begins ---- */
+
+static bool is_behind(const struct gf_members_progress *a, const struct gf_members_progress *b)
+{
+    return (a->steps != b->steps) ? (a->steps < b->steps) : (a->applied < b->applied);
+}
+
+/* The state of the lowest rank among those that are furthest is the common one. Who waits has none. */
+static void common_state_choose(struct gf_coordinator *c)
+{
+    const struct control_row *lead = NULL;
+    c->go = (struct control_go){.number = c->next};
+    if (c->number == 0) return;
+    for (uint32_t rank = 0; rank < c->next_world; rank++) {
+        const struct control_row *row = &c->rows[c->next_ids[rank]];
+        if (row->waits || (row->progress.partial != 0)) continue;
+        if ((lead == NULL) || is_behind(&lead->progress, &row->progress)) lead = row;
+    }
+    GF_ASSERT(lead != NULL); /* is_enough() */
+    c->go.lead = lead->next_rank;
+    c->go.progress = lead->progress;
+    for (uint32_t rank = 0; rank < c->next_world; rank++) {
+        const struct control_row *row = &c->rows[c->next_ids[rank]];
+        c->go.lags = c->go.lags || row->waits || (row->progress.partial != 0) ||
+                     is_behind(&row->progress, &lead->progress);
+    }
+}
+
+static void row_begin(struct gf_coordinator *c, uint32_t id)
+{
+    struct control_row *row = &c->rows[id];
+    bool was_ready = control_is_member(row) && (row->said == CONTROL_SAID_READY) && !row->leaves;
+    bool listed = (row->listed == c->next);
+    /* It was late: it comes in as one that waits. */
+    row->waits =
+        !listed && (row->waits || (was_ready && !row->cut)) && (row->connection != CONTROL_NONE);
+    row->member = listed;
+    row->listed = 0;
+    row->cut = row->out = row->leaves = false;
+    row->said = CONTROL_SAID_NOTHING;
+    row->progress = (struct gf_members_progress){0};
+    row->report = (struct control_report){.waits_for = GF_RANK_NONE};
+    row->patience_ns = 0;
+    row->answered = 0;
+    if (!listed) return;
+    row->member_process = row->process;
+    row->rank = row->next_rank;
+    row->heard_ns = c->now_ns;
+    row->go_rank = row->go_at = 0;
+    c->rank_ids[row->rank] = id;
+    control_owe(row, CONTROL_GO);
+    control_owe(row, CONTROL_WAITING);
+}
+
+static void generation_begin(struct gf_coordinator *c)
+{
+    uint64_t list = CONTROL_LIST_START;
+    common_state_choose(c);
+    for (uint32_t rank = 0; rank < c->next_world; rank++)
+        list = control_list_hash(list, c->next_ids[rank], c->rows[c->next_ids[rank]].process);
+    c->go.list = c->list = list;
+    c->number = c->next;
+    c->world = c->next_world;
+    for (uint32_t id = 0; id < c->setup.id_count; id++) row_begin(c, id);
+    c->error.code = GF_OK;
+    gf_log_line(&c->setup.log, GF_LOG_INFO, "generation %u has begun with %u ranks", c->number,
+                c->world);
+    c->listing = false;
+    control_enter(c, GF_COORDINATOR_RUN);
+}
+
+/* ---- GATHER ---- */
+
+static bool first_is_whole(const struct gf_coordinator *c)
+{
+    for (uint32_t id = 0; id < c->setup.world; id++)
+        if (!c->rows[id].waits || (c->rows[id].offer.standing.generation != 0)) return false;
+    return true;
+}
+
+/* "2, 5 and 7": ids below `below` that do not hold. */
+static void missing_text(const struct gf_coordinator *c, char *text_out, size_t bytes)
+{
+    size_t used = 0;
+    uint32_t count = 0;
+    for (uint32_t id = 0; id < c->setup.world; id++) {
+        const struct control_row *row = &c->rows[id];
+        if (c->listing ? (row->endpoint_for == c->next) : row->waits) continue;
+        if ((count++ < 8) && (used + 8 < bytes))
+            used += (size_t)snprintf(text_out + used, bytes - used, "%s%u", (count > 1) ? ", " : "",
+                                     id);
+    }
+    if (count > 8) (void)snprintf(text_out + used, bytes - used, " and %u more", count - 8);
+}
+
+static void first_is_late(struct gf_coordinator *c)
+{
+    char text[200];
+    char missing[100] = "";
+    uint32_t named = GF_RANK_NONE;
+    missing_text(c, missing, sizeof missing);
+    for (uint32_t id = c->setup.world; id-- > 0;)
+        if (c->listing ? (c->rows[id].endpoint_for != c->next) : !c->rows[id].waits) named = id;
+    (void)snprintf(text, sizeof text, "ranks %s did not join within %.1f s", missing,
+                   (double)c->terms.join_timeout_ns / 1e9);
+    end(c, GF_ERR_TIMEOUT, named, text);
+}
+
+/* Of the list some have ended, or are late: a new one without them, which costs a number. */
+static void list_again(struct gf_coordinator *c, bool late)
+{
+    for (uint32_t id = 0; late && (id < c->setup.id_count); id++) {
+        struct control_row *row = &c->rows[id];
+        if (!control_is_listed(c, row) || (row->endpoint_for == c->next)) continue;
+        if (row->waits && (row->connection != CONTROL_NONE)) {
+            c->channel->driver->drop(c->channel, row->connection);
+            c->connection_ids[row->connection] = CONTROL_NONE;
+            row->connection = CONTROL_NONE;
+        }
+        row->waits = false;
+        row->out = row->member;
+    }
+    list_make(c);
+}
+
+static void gather_poll(struct gf_coordinator *c)
+{
+    uint64_t part_ns = c->terms.join_timeout_ns / ((c->number == 0) ? 1 : 4);
+    uint64_t broken_ns = c->terms.keepalive_ns + CONTROL_BROKEN_NS;
+    if (part_ns < broken_ns) part_ns = broken_ns;
+    bool late = (c->now_ns - c->since_ns >= part_ns);
+    if (!c->listing) { /* the first list */
+        if (first_is_whole(c))
+            list_make(c);
+        else if (late)
+            first_is_late(c);
+        return;
+    }
+    uint32_t lack = 0;
+    bool ended = false;
+    for (uint32_t rank = 0; rank < c->next_world; rank++) {
+        const struct control_row *row = &c->rows[c->next_ids[rank]];
+        bool lives =
+            !row->ended && control_is_listed(c, row) && (row->waits || control_is_member(row));
+        ended = ended || !lives;
+        lack += ((row->endpoint_for == c->next) && (row->connection != CONTROL_NONE) &&
+                 (row->endpoint_have == row->endpoint_total))
+                    ? 0u
+                    : 1u;
+    }
+    if ((lack == 0) && !ended)
+        generation_begin(c);
+    else if ((c->number == 0) && ended)
+        end(c, GF_ERR_PEER, GF_RANK_NONE, "a rank ended while ranks were joining");
+    else if ((c->number == 0) && late)
+        first_is_late(c);
+    else if (ended || late)
+        list_again(c, late);
+}
+
+/* ---- RUN and REGROUP ---- */
+
+/* A process of the generation has ended: nothing needs to be asked. */
+static bool deaths_look(struct gf_coordinator *c)
+{
+    struct gf_error error = {.code = GF_ERR_PEER,
+                             .peer = GF_RANK_NONE,
+                             .operation = GF_OPERATION_NONE,
+                             .tensor = GF_TENSOR_NONE};
+    uint32_t count = 0;
+    for (uint32_t id = 0; id < c->setup.id_count; id++) {
+        struct control_row *row = &c->rows[id];
+        if (!control_has_died(row) || row->cut) continue;
+        row->cut = true;
+        if (count++ > 0) continue;
+        error.peer = row->rank;
+        error.step = row->report.step;
+        (void)snprintf(error.text, sizeof error.text, "rank %u died (its process has ended)",
+                       row->rank);
+    }
+    if (count == 0) return false;
+    if (count > 1) {
+        size_t used = strlen(error.text);
+        (void)snprintf(error.text + used, sizeof error.text - used, ", and %u more ranks",
+                       count - 1);
+    }
+    /* that of the process which hosts the coordinator ends it, too: this is another's */
+    control_decide(c, &error, false);
+    return true;
+}
+
+/* Each member that lives has closed in good order. */
+static bool all_gone_look(struct gf_coordinator *c)
+{
+    uint32_t byes = 0;
+    for (uint32_t id = 0; id < c->setup.id_count; id++) {
+        const struct control_row *row = &c->rows[id];
+        byes += (row->member && (row->said == CONTROL_SAID_BYE)) ? 1u : 0u;
+        if (row->member && (row->said != CONTROL_SAID_BYE) && !control_has_died(row)) return false;
+    }
+    if (byes == 0) return false;
+    end(c, GF_ERR_STATE, GF_RANK_NONE, "the job has ended");
+    for (uint32_t id = 0; id < c->setup.id_count; id++) {
+        struct control_row *row = &c->rows[id];
+        if (!row->member || (row->said != CONTROL_SAID_BYE)) continue;
+        row->owed = 0;
+        if (row->connection != CONTROL_NONE) control_owe(row, CONTROL_ALL_GONE);
+    }
+    c->error.code = GF_OK;
+    return true;
+}
+
+static void run_poll(struct gf_coordinator *c)
+{
+    bool planned = false;
+    if (all_gone_look(c) || deaths_look(c)) return;
+    for (uint32_t id = 0; id < c->setup.id_count; id++) {
+        struct control_row *row = &c->rows[id];
+        planned = planned || (control_is_member(row) && (row->said == CONTROL_SAID_READY));
+        if (!control_is_member(row) || (row->connection != CONTROL_NONE) ||
+            (row->said == CONTROL_SAID_BYE))
+            continue;
+        if (c->now_ns - row->broke_ns < c->terms.join_timeout_ns) continue;
+        struct gf_error error = {.code = GF_ERR_PEER, .peer = row->rank};
+        (void)snprintf(error.text, sizeof error.text,
+                       "rank %u is cut off: nothing was heard of it for %.1f s", row->rank,
+                       (double)(c->now_ns - row->broke_ns) / 1e9);
+        row->out = true;
+        control_decide(c, &error, false);
+        return;
+    }
+    if (planned) control_enter(c, GF_COORDINATOR_REGROUP);
+}
+
+/* For whom a regroup waits, and how long: README.md, rule 3. */
+static void regroup_poll(struct gf_coordinator *c)
+{
+    (void)deaths_look(c); /* of a planned one the others may still be in the step before it */
+    uint64_t age_ns = c->now_ns - c->since_ns;
+    uint64_t part_ns = c->terms.join_timeout_ns / 4;
+    uint64_t broken_ns = c->terms.keepalive_ns + CONTROL_BROKEN_NS;
+    uint32_t ready = 0;
+    bool awaited = false;
+    bool may_live = false;
+    for (uint32_t id = 0; id < c->setup.id_count; id++) {
+        const struct control_row *row = &c->rows[id];
+        if (!row->member || row->cut || control_has_died(row)) continue;
+        if (row->said == CONTROL_SAID_BYE) continue;
+        if (row->said == CONTROL_SAID_READY) ready++;
+        if ((row->said == CONTROL_SAID_READY) && (row->connection != CONTROL_NONE)) continue;
+        may_live = true;
+        if (row->out) continue;
+        if (id == c->setup.host_id)
+            awaited = true;
+        else if (row->connection != CONTROL_NONE)
+            awaited = awaited || (age_ns < part_ns);
+        else
+            awaited = awaited || (age_ns < broken_ns);
+    }
+    if ((2 * ready < member_count(c)) && may_live) awaited = awaited || (age_ns < part_ns);
+    if (!awaited) list_make(c);
+}
+
+/* ---- the poll ---- */
+
+static void clock_go(struct gf_coordinator *c, uint64_t now_ns)
+{
+    uint64_t gap_ns = now_ns - c->polled_ns;
+    c->now_ns += (gap_ns < CONTROL_NAP_NS) ? gap_ns : CONTROL_NAP_NS;
+    c->polled_ns = now_ns;
+}
+
+/* Who waits for a word hears that the coordinator is there. */
+static void alive_say(struct gf_coordinator *c)
+{
+    uint32_t waiting = control_waiting(c);
+    bool changed = (waiting != c->waiting);
+    if (!changed && (c->now_ns - c->alive_ns < CONTROL_ALIVE_NS)) return;
+    c->alive_ns = c->now_ns;
+    c->waiting = waiting;
+    for (uint32_t id = 0; id < c->setup.id_count; id++) {
+        struct control_row *row = &c->rows[id];
+        bool hangs = row->waits || (row->said == CONTROL_SAID_READY) ||
+                     (row->said == CONTROL_SAID_FAULT) || control_is_listed(c, row);
+        if ((row->connection != CONTROL_NONE) && (changed || hangs))
+            control_owe(row, CONTROL_WAITING);
+    }
+}
+
+static gf_status over_poll(struct gf_coordinator *c)
+{
+    if (control_owes(c) || !c->channel->driver->flushed(c->channel)) return GF_AGAIN;
+    return c->error.code;
+}
+
+gf_status gf_coordinator_poll(struct gf_coordinator *c, uint64_t now_ns)
+{
+    gf_status status;
+    bool more;
+    clock_go(c, now_ns);
+    status = control_events(c, &more);
+    if (status < 0) return status;
+    switch (more ? GF_COORDINATOR_OVER : c->state) { /* events go before deadlines */
+    case GF_COORDINATOR_GATHER: gather_poll(c); break;
+    case GF_COORDINATOR_RUN: run_poll(c); break;
+    case GF_COORDINATOR_INQUIRE:
+        if (!deaths_look(c)) control_inquiry_poll(c);
+        break;
+    case GF_COORDINATOR_REGROUP:
+        if (!all_gone_look(c)) regroup_poll(c);
+        break;
+    case GF_COORDINATOR_OVER: break;
+    }
+    alive_say(c);
+    control_flush(c);
+    return (c->state == GF_COORDINATOR_OVER) ? over_poll(c) : GF_AGAIN;
+}
+
+/* ---- open ---- */
+
+size_t gf_coordinator_state_bytes(const struct gf_coordinator_setup *setup)
+{
+    size_t row_bytes = sizeof(struct control_row) + setup->endpoint_bytes_max;
+    size_t numbers = 2 * (size_t)setup->id_count + GF_COORDINATOR_CONNECTIONS(setup->id_count);
+    return sizeof(struct gf_coordinator) + setup->id_count * row_bytes + numbers * sizeof(uint32_t);
+}
+
+struct gf_coordinator *gf_coordinator_open(const struct gf_coordinator_setup *setup, void *state,
+                                           struct gf_channel *channel, uint64_t now_ns)
+{
+    struct gf_coordinator *c = state;
+    GF_ASSERT((setup->world > 0) && (setup->world <= setup->id_count) && (setup->name != 0));
+    GF_ASSERT(channel->connections_max <= GF_COORDINATOR_CONNECTIONS(setup->id_count));
+    memset(c, 0, sizeof *c + setup->id_count * sizeof c->rows[0]);
+    c->setup = *setup;
+    c->terms.join_timeout_ns = setup->join_timeout_ns;
+    c->channel = channel;
+    c->rank_ids = (uint32_t *)&c->rows[setup->id_count];
+    c->next_ids = c->rank_ids + setup->id_count;
+    c->connection_ids = c->next_ids + setup->id_count;
+    c->endpoints =
+        (unsigned char *)(c->connection_ids + GF_COORDINATOR_CONNECTIONS(setup->id_count));
+    for (uint32_t i = 0; i < channel->connections_max; i++) c->connection_ids[i] = CONTROL_NONE;
+    for (uint32_t id = 0; id < setup->id_count; id++) c->rows[id].connection = CONTROL_NONE;
+    c->polled_ns = now_ns;
+    return c;
+}
+
+void gf_coordinator_status(const struct gf_coordinator *c, struct gf_coordinator_status *status_out)
+{
+    *status_out = (struct gf_coordinator_status){.state = c->state,
+                                                 .generation = c->number,
+                                                 .world = c->world,
+                                                 .waiting = control_waiting(c),
+                                                 .error = c->error};
+    for (uint32_t id = 0; id < c->setup.id_count; id++)
+        status_out->here += control_is_here(&c->rows[id]) ? 1u : 0u;
+}

@@ -1,0 +1,54 @@
+/* The one state machine that decides who is in a job. It has no rank; it lies in its host's memory
+ * and is turned by polls: in rank 0's process, beside gf-run, or in gf-coordinator. README.md has its
+ * states and rules. */
+#ifndef GF_COORDINATOR_H
+#define GF_COORDINATOR_H
+
+#include "drivers/channel.h"
+
+struct gf_coordinator_setup {
+    uint32_t world;    /* ranks of the first generation */
+    uint32_t id_count; /* member ids are below it: job.world_max */
+    /* the member in whose process it runs, which is never cut; GF_RANK_NONE: it has a process */
+    uint32_t host_id;
+    uint64_t name; /* 64 random bits, not 0: tells it from one that was begun before it */
+    uint64_t join_timeout_ns;  /* until the first offer says another */
+    size_t endpoint_bytes_max; /* of the link driver */
+    struct gf_log log;
+};
+
+struct gf_coordinator;
+
+typedef enum gf_coordinator_state {
+    GF_COORDINATOR_GATHER = 0, /* the generation to come is awaited */
+    GF_COORDINATOR_RUN,        /* a generation is under way */
+    GF_COORDINATOR_INQUIRE,    /* something has failed: whose fault is it? */
+    GF_COORDINATOR_REGROUP,    /* the members end what is under way, and say READY */
+    GF_COORDINATOR_OVER        /* the job has ended, well or not */
+} gf_coordinator_state;
+
+struct gf_coordinator_status {
+    gf_coordinator_state state;
+    uint32_t generation;
+    uint32_t world;        /* of it */
+    uint32_t here;         /* members of it that are connected */
+    uint32_t waiting;      /* processes that wait to come in */
+    struct gf_error error; /* the last finding; code GF_OK: none */
+};
+
+/* Connections that its channel takes at most: of each id two, as a process may come before the end of
+ * the one before it is known, and some of strangers. */
+#define GF_COORDINATOR_CONNECTIONS(id_count) (2u * (id_count) + 16u)
+size_t gf_coordinator_state_bytes(const struct gf_coordinator_setup *setup);
+/* state[gf_coordinator_state_bytes()] is the caller's and becomes the coordinator's; channel is open,
+ * takes connections, at most GF_COORDINATOR_CONNECTIONS(), and stays the caller's. */
+struct gf_coordinator *gf_coordinator_open(const struct gf_coordinator_setup *setup, void *state,
+                                           struct gf_channel *channel, uint64_t now_ns);
+/* Takes what has come, decides, sends what there is room for; bounded work, never blocks. GF_AGAIN:
+ * the job goes on. GF_OK: all have left in good order, and everybody was told. An error: the job has
+ * ended, and gf_coordinator_status() says why. */
+gf_status gf_coordinator_poll(struct gf_coordinator *coordinator, uint64_t now_ns);
+void gf_coordinator_status(const struct gf_coordinator *coordinator,
+                           struct gf_coordinator_status *status_out);
+
+#endif

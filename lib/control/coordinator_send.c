@@ -1,0 +1,126 @@
+/* What goes out. No frame is queued: what a process is owed is a bit, and the frame is written from
+ * the coordinator's state when the channel has room for it. */
+#include "lib/control/coordinator_state.h"
+
+#define COORDINATOR_FRAMES                                                               \
+    (1u << CONTROL_LIST | 1u << CONTROL_GO | 1u << CONTROL_WAITING | 1u << CONTROL_ASK | \
+     1u << CONTROL_ERROR | 1u << CONTROL_ALL_GONE)
+
+void control_owe(struct control_row *row, control_frame frame)
+{
+    GF_ASSERT(((1u << frame) & COORDINATOR_FRAMES) != 0);
+    if (row->connection == CONTROL_NONE) return;
+    row->owed |= 1u << frame;
+}
+
+void control_owe_members(struct gf_coordinator *c, control_frame frame)
+{
+    for (uint32_t id = 0; id < c->setup.id_count; id++)
+        if (control_is_here(&c->rows[id])) control_owe(&c->rows[id], frame);
+}
+
+bool control_owes(const struct gf_coordinator *c)
+{
+    for (uint32_t id = 0; id < c->setup.id_count; id++)
+        if ((c->rows[id].connection != CONTROL_NONE) && (c->rows[id].owed != 0)) return true;
+    return false;
+}
+
+/* A fabric where all have one, else sockets; nothing where all ranks are on one node. */
+static uint32_t network_choose(const struct gf_coordinator *c)
+{
+    bool one_node = true;
+    uint32_t network = GF_NETWORK_FABRIC;
+    const struct gf_offer *first = &c->rows[c->next_ids[0]].offer.values;
+    for (uint32_t rank = 0; rank < c->next_world; rank++) {
+        const struct gf_offer *values = &c->rows[c->next_ids[rank]].offer.values;
+        one_node = one_node && (values->node == first->node);
+        if (values->fabric == 0) network = GF_NETWORK_LINK;
+    }
+    return one_node ? (uint32_t)GF_NETWORK_NONE : network;
+}
+
+static void list_put(struct gf_coordinator *c, uint32_t id, struct gf_put *put)
+{
+    const struct control_row *row = &c->rows[id];
+    struct control_list list = {.coordinator = c->setup.name,
+                                .number = c->next,
+                                .rank = row->next_rank,
+                                .world = c->next_world,
+                                .network = network_choose(c),
+                                .comes_in = row->waits && (c->number != 0)};
+    control_list_walk(&(struct gf_walk){.put = put}, &list);
+}
+
+/* As much of the endpoints as a frame holds; the row's place in them goes on once it is sent. */
+static void go_put(const struct gf_coordinator *c, struct gf_put *put, uint32_t *rank, uint32_t *at)
+{
+    struct control_go go = c->go;
+    control_go_walk(&(struct gf_walk){.put = put}, &go);
+    while ((*rank < c->world) && (put->left > CONTROL_PIECE_BYTES)) {
+        uint32_t id = c->rank_ids[*rank];
+        uint32_t total = c->rows[id].endpoint_total;
+        size_t room = put->left - CONTROL_PIECE_BYTES;
+        struct control_piece piece = {.rank = *rank, .total = total, .at = *at};
+        piece.bytes = (total - *at < room) ? total - *at : (uint32_t)room;
+        control_piece_walk(&(struct gf_walk){.put = put}, &piece);
+        gf_put_bytes(put, c->endpoints + id * c->setup.endpoint_bytes_max + *at, piece.bytes);
+        *at += piece.bytes;
+        if (*at < total) continue;
+        *at = 0;
+        *rank += 1;
+    }
+}
+
+/* What a member is told of a failure: of its own generation what was found, of one that has ended
+ * that it was left out. */
+static void finding_put(const struct gf_coordinator *c, const struct control_row *row,
+                        struct gf_put *put)
+{
+    static const struct gf_error left_out = {
+        .code = GF_ERR_PEER,
+        .peer = GF_RANK_NONE,
+        .tensor = GF_TENSOR_NONE,
+        .text = "the other ranks went on without this one, as nothing was heard of it"};
+    bool known = control_is_member(row) || c->is_final;
+    struct control_finding finding = {.may_go_on = !c->is_final && !(known && row->cut),
+                                      .error = known ? c->error : left_out};
+    control_finding_walk(&(struct gf_walk){.put = put}, &finding);
+}
+
+/* One frame of those that are owed; false: there was no room, or nothing is left. */
+static bool frame_send(struct gf_coordinator *c, uint32_t id, control_frame frame)
+{
+    struct control_row *row = &c->rows[id];
+    struct gf_put put = {c->scratch, sizeof c->scratch};
+    uint32_t rank = row->go_rank;
+    uint32_t at = row->go_at;
+    switch (frame) {
+    case CONTROL_LIST: list_put(c, id, &put); break;
+    case CONTROL_GO: go_put(c, &put, &rank, &at); break;
+    case CONTROL_WAITING:
+        gf_put_u32(&put, c->number);
+        gf_put_u32(&put, control_waiting(c));
+        break;
+    case CONTROL_ASK: gf_put_u32(&put, c->inquiry); break;
+    case CONTROL_ERROR: finding_put(c, row, &put); break;
+    default: break; /* ALL_GONE has no payload */
+    }
+    if (c->channel->driver->send(c->channel, row->connection, frame, c->scratch,
+                                 (uint32_t)(sizeof c->scratch - put.left)) != GF_OK)
+        return false;
+    row->go_rank = rank;
+    row->go_at = at;
+    if ((frame != CONTROL_GO) || (rank == c->world)) row->owed &= ~(1u << frame);
+    return true;
+}
+
+void control_flush(struct gf_coordinator *c)
+{
+    for (uint32_t id = 0; id < c->setup.id_count; id++) {
+        struct control_row *row = &c->rows[id];
+        for (uint32_t frame = 1; frame < CONTROL_FRAME_COUNT; frame++)
+            while ((row->connection != CONTROL_NONE) && ((row->owed & (1u << frame)) != 0))
+                if (!frame_send(c, id, (control_frame)frame)) break;
+    }
+}

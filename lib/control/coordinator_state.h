@@ -1,0 +1,138 @@
+/* What coordinator.c, inquiry.c and coordinator_send.c share. */
+#ifndef GF_COORDINATOR_STATE_H
+#define GF_COORDINATOR_STATE_H
+
+#include "lib/control/coordinator.h"
+#include "lib/control/frames.h"
+
+#define CONTROL_NONE UINT32_MAX
+
+/* Times of the rules; README.md, "Times". */
+#define CONTROL_ALIVE_NS \
+    UINT64_C(1000000000) /* a waiting member hears of its coordinator so often */
+#define CONTROL_BROKEN_NS UINT64_C(2000000000)
+#define CONTROL_NAP_NS UINT64_C(250000000) /* of a gap between two polls at most this counts */
+#define CONTROL_EVENTS_MAX 1024u           /* taken in one poll */
+
+/* A row for each member id: the process that has it, and what the generation under way knows it
+ * as. Both, since a process that was started again may be here while the one before it is still
+ * counted as a member that has died. */
+struct control_row {
+    /* the process that has this id now */
+    uint32_t connection; /* CONTROL_NONE: none */
+    uint64_t process;    /* 0: nobody has offered yet */
+    bool ended;          /* it runs no more: a kernel or its launcher said so */
+    bool waits;          /* it is of no generation and fits: it is of the next list */
+    uint64_t broke_ns;   /* when its connection broke, where there is none */
+    struct control_offer offer;
+
+    /* the generation under way */
+    bool member;             /* this id is on its list, */
+    uint64_t member_process; /* as this process */
+    uint32_t rank;
+    control_said said;
+    bool leaves;
+    bool cut;                            /* the next list is without it: its process ends */
+    bool out;                            /* so is this, and its process may come in again */
+    struct gf_members_progress progress; /* of READY */
+
+    /* the list of the generation to come */
+    uint32_t listed; /* its number; 0: it is of none */
+    uint32_t next_rank;
+    uint32_t endpoint_for; /* the list for which its endpoint is here, as far as it is */
+    uint32_t endpoint_total;
+    uint32_t endpoint_have;
+
+    /* words */
+    uint32_t owed;    /* bits 1 << control_frame */
+    uint32_t go_rank; /* GO: the next piece */
+    uint32_t go_at;
+    uint64_t heard_ns;    /* its last word */
+    uint64_t patience_ns; /* it has asked to be awaited until then */
+    uint32_t answered;    /* the last inquiry that it has answered */
+    struct control_report report;
+    struct control_refusal refusal;
+};
+
+struct gf_coordinator {
+    struct gf_coordinator_setup setup;
+    struct control_terms terms;
+    struct gf_channel *channel;
+    gf_coordinator_state state;
+    uint64_t polled_ns; /* the clock that it was given last, */
+    uint64_t now_ns;    /* and its own, which leaves out time in which it was not polled */
+    uint64_t since_ns;  /* of the state */
+    uint64_t left_ns;   /* when the generation under way ceased to run */
+    uint64_t alive_ns;  /* WAITING was owed to everybody last */
+    uint32_t number;    /* of the generation under way; 0: none yet */
+    uint32_t world;     /* of it */
+    uint64_t list;      /* hash of its list */
+    bool listing;       /* a list is out: the generation `next` of next_world ranks is to come */
+    uint32_t next;
+    uint32_t next_world;
+    uint32_t used;            /* the highest number given, by whatever coordinator */
+    struct control_go go;     /* of the generation under way */
+    uint32_t waiting;         /* as it was told last */
+    uint32_t inquiry;         /* number of the last one */
+    uint64_t inquiry_ns;      /* when it began */
+    struct gf_error seen;     /* what its first asker saw */
+    bool is_fault_pending;    /* .. before a generation was taken over */
+    uint64_t nobody_step;     /* + 1: in that step an inquiry found nobody; 0: in none */
+    struct gf_error error;    /* the last finding */
+    bool is_final;            /* .. ends the job */
+    uint32_t *connection_ids; /* [channel->connections_max], CONTROL_NONE: nobody has offered */
+    uint32_t *rank_ids;       /* [id_count] by rank of the generation under way */
+    uint32_t *next_ids;       /* [id_count] by rank of the list */
+    unsigned char *endpoints; /* [id_count][endpoint_bytes_max], by id */
+    unsigned char scratch[GF_CHANNEL_PAYLOAD_MAX];
+    struct control_row rows[]; /* [id_count] */
+};
+
+/* ---- coordinator.c ---- */
+/* The process that the generation knows is the one that has the id. */
+static inline bool control_is_member(const struct control_row *row)
+{
+    return row->member && (row->process == row->member_process);
+}
+/* .. and it runs no more. */
+static inline bool control_has_died(const struct control_row *row)
+{
+    return row->member && (row->said != CONTROL_SAID_BYE) &&
+           (!control_is_member(row) || row->ended);
+}
+/* It may still do something in its generation. */
+static inline bool control_is_here(const struct control_row *row)
+{
+    return control_is_member(row) && !row->ended && (row->connection != CONTROL_NONE);
+}
+/* Of the list that is out. */
+static inline bool control_is_listed(const struct gf_coordinator *c, const struct control_row *row)
+{
+    return c->listing && (row->listed == c->next);
+}
+static inline bool control_may_be_cut(const struct gf_coordinator *c, uint32_t id)
+{
+    return id != c->setup.host_id;
+}
+uint32_t control_waiting(const struct gf_coordinator *c); /* processes that wait to come in */
+void control_enter(struct gf_coordinator *c, gf_coordinator_state state);
+/* The finding: all members hear it; then the job goes on without those that are cut, or ends. */
+void control_decide(struct gf_coordinator *c, const struct gf_error *error, bool is_final);
+
+/* ---- coordinator_take.c ---- */
+/* Takes what the channel has; *more_out: there is more than one poll takes. An error: the channel as
+ * a whole has failed. */
+gf_status control_events(struct gf_coordinator *c, bool *more_out);
+
+/* ---- coordinator_send.c ---- */
+void control_owe(struct control_row *row, control_frame frame);
+void control_owe_members(struct gf_coordinator *c, control_frame frame);
+/* Sends what is owed, as far as there is room. */
+void control_flush(struct gf_coordinator *c);
+bool control_owes(const struct gf_coordinator *c);
+
+/* ---- inquiry.c ---- */
+void control_inquire(struct gf_coordinator *c, const struct gf_error *seen);
+void control_inquiry_poll(struct gf_coordinator *c);
+
+#endif

@@ -1,0 +1,444 @@
+/* What comes in: connections, offers and the words of members. */
+#include "lib/control/coordinator_state.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+/* ---- offers ---- */
+
+/* The end of a connection that is of nobody: it hears why, and may come again. */
+__attribute__((format(printf, 5, 6))) static void refuse(struct gf_coordinator *c,
+                                                         uint32_t connection, gf_status code,
+                                                         bool may_retry, const char *format, ...)
+{
+    struct control_refusal refusal = {.code = (uint32_t)code, .may_retry = may_retry};
+    struct gf_put put = {c->scratch, sizeof c->scratch};
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(refusal.text, sizeof refusal.text, format, arguments);
+    va_end(arguments);
+    control_refusal_walk(&(struct gf_walk){.put = &put}, &refusal);
+    gf_log_line(&c->setup.log, GF_LOG_WARN, "a process was refused: %s", refusal.text);
+    (void)c->channel->driver->send(c->channel, connection, CONTROL_REFUSED, c->scratch,
+                                   (uint32_t)(sizeof c->scratch - put.left));
+    c->channel->driver->drop(c->channel, connection);
+}
+
+/* The lowest id's is what the others must equal. */
+static const struct control_row *reference_of(const struct gf_coordinator *c)
+{
+    for (uint32_t id = 0; id < c->setup.id_count; id++)
+        if ((c->rows[id].process != 0) && (c->rows[id].waits || control_is_member(&c->rows[id])))
+            return &c->rows[id];
+    return NULL;
+}
+
+static bool terms_differ(const struct control_terms *a, const struct control_terms *b)
+{
+    return (a->elastic != b->elastic) || (a->join_timeout_ns != b->join_timeout_ns) ||
+           (a->keepalive_ns != b->keepalive_ns) ||
+           (a->exchange_timeout_ns != b->exchange_timeout_ns);
+}
+
+/* The first field that is not equal, with both values; false: none. */
+static bool offer_differs(const struct control_row *row, const struct control_offer *offer,
+                          char *text_out, size_t bytes)
+{
+    const struct control_offer *first = &row->offer;
+    const struct gf_offer *a = &first->values;
+    const struct gf_offer *b = &offer->values;
+    if (a->version != b->version)
+        (void)snprintf(text_out, bytes, "library versions: %x at rank %u, %x at rank %u",
+                       a->version, first->id, b->version, offer->id);
+    else if ((first->first_world != offer->first_world) || (first->id_count != offer->id_count))
+        (void)snprintf(text_out, bytes,
+                       "job.world and world_max: %u and %u at rank %u, %u and %u at rank %u",
+                       first->first_world, first->id_count, first->id, offer->first_world,
+                       offer->id_count, offer->id);
+    else if (a->tensors_hash != b->tensors_hash)
+        (void)snprintf(text_out, bytes,
+                       "tensors: %u of %llu elements at rank %u, %u of %llu at rank %u",
+                       a->tensor_count, (unsigned long long)a->elem_count, first->id,
+                       b->tensor_count, (unsigned long long)b->elem_count, offer->id);
+    else if ((a->config_hash != b->config_hash) || terms_differ(&first->terms, &offer->terms))
+        (void)snprintf(text_out, bytes, "configuration: \"%.80s\" at rank %u, \"%.80s\" at rank %u",
+                       a->summary, first->id, b->summary, offer->id);
+    else
+        return false;
+    return true;
+}
+
+/* May this process have the id? False: it was told why not. */
+static bool id_is_free(struct gf_coordinator *c, uint32_t connection,
+                       const struct control_offer *offer)
+{
+    struct control_row *row = &c->rows[offer->id];
+    bool lives = (row->process != 0) && (row->process != offer->process) && !row->ended;
+    bool fresh =
+        (row->connection != CONTROL_NONE) || (c->now_ns - row->broke_ns < c->terms.keepalive_ns);
+    if (!lives || offer->rejoins || !fresh) return true;
+    refuse(
+        c, connection, GF_ERR_STATE, true,
+        "rank %u is in use by another process of this job (set GF_REJOIN=1 where that has ended)",
+        offer->id);
+    return false;
+}
+
+/* The process before it, if there is one, has ended: its launcher says so, or nothing has been heard
+ * of it for long. */
+static void row_take(struct gf_coordinator *c, uint32_t connection,
+                     const struct control_offer *offer)
+{
+    struct control_row *row = &c->rows[offer->id];
+    if ((row->connection != CONTROL_NONE) && (row->connection != connection)) {
+        c->connection_ids[row->connection] = CONTROL_NONE;
+        c->channel->driver->drop(c->channel, row->connection);
+    }
+    if (row->process != offer->process) {
+        row->ended = row->waits = false;
+        row->answered = 0;
+        row->listed = 0; /* another process was on the list */
+    }
+    /* What it had said to the coordinator before this one; READY it says again. */
+    if (c->number == 0) {
+        bool works = (offer->standing.said == CONTROL_SAID_NOTHING);
+        bool bye = (offer->standing.said == CONTROL_SAID_BYE);
+        row->said = works ? CONTROL_SAID_NOTHING : bye ? CONTROL_SAID_BYE : CONTROL_SAID_FAULT;
+    }
+    row->process = offer->process;
+    row->connection = connection;
+    row->offer = *offer;
+    /* No number is given twice: a list that another coordinator had told is known to some member of
+     * the generation that this one goes on with, since each list has one. */
+    if (offer->standing.listed > c->used) c->used = offer->standing.listed;
+    row->owed = 0;
+    row->heard_ns = c->now_ns;
+    row->go_rank = row->go_at = 0;
+    c->connection_ids[connection] = offer->id;
+}
+
+/* The coordinator repeats its last word. */
+static void word_repeat(struct gf_coordinator *c, struct control_row *row)
+{
+    if (c->state == GF_COORDINATOR_OVER) {
+        control_owe(row, (c->error.code == GF_OK) ? CONTROL_ALL_GONE : CONTROL_ERROR);
+        return;
+    }
+    if (row->offer.standing.generation < c->number)
+        control_owe(row, CONTROL_GO); /* it was on the way */
+    if (control_is_listed(c, row)) {
+        row->endpoint_for = 0;
+        control_owe(row, CONTROL_LIST);
+    } else if ((c->error.code != GF_OK) && (row->said < CONTROL_SAID_READY)) {
+        control_owe(row, CONTROL_ERROR);
+    } else if (c->state == GF_COORDINATOR_INQUIRE) {
+        control_owe(row, CONTROL_ASK);
+    }
+    control_owe(row, CONTROL_WAITING);
+}
+
+/* A process that is of no generation here: it waits, if it was given what the others were. */
+static void waits_take(struct gf_coordinator *c, struct control_row *row)
+{
+    char text[240];
+    const struct control_row *reference = reference_of(c);
+    uint32_t connection = row->connection;
+    if ((reference != NULL) && (reference != row) &&
+        offer_differs(reference, &row->offer, text, sizeof text)) {
+        if (c->number != 0) {
+            c->connection_ids[connection] = row->connection = CONTROL_NONE;
+            row->process = 0;
+            refuse(c, connection, GF_ERR_MISMATCH, false, "%s", text);
+            return;
+        }
+        struct gf_error error = {.code = GF_ERR_MISMATCH,
+                                 .peer = row->offer.id,
+                                 .operation = GF_OPERATION_JOIN,
+                                 .tensor = GF_TENSOR_NONE};
+        (void)snprintf(error.text, sizeof error.text, "%s", text);
+        row->waits = true; /* it hears it, too */
+        control_decide(c, &error, true);
+        return;
+    }
+    if (reference == NULL) c->terms = row->offer.terms;
+    row->waits = true;
+    if (control_is_listed(c, row)) {
+        row->endpoint_for = 0; /* its connection broke after LIST */
+        control_owe(row, CONTROL_LIST);
+    }
+}
+
+/* ---- a coordinator begun anew takes a generation over ---- */
+
+/* A process of another generation than the one under way waits once it is READY: it may still work,
+ * and hears that it was left out. */
+static void left_out_tell(struct control_row *row)
+{
+    if (control_is_member(row) || (row->offer.standing.generation == 0)) return;
+    row->waits = false;
+    control_owe(row, CONTROL_ERROR);
+}
+
+/* Is each process of the generation of this standing connected, and says the same? Then rank_ids[] has
+ * them. */
+static bool is_complete(struct gf_coordinator *c, const struct control_standing *of)
+{
+    uint32_t here = 0;
+    uint64_t list = CONTROL_LIST_START;
+    for (uint32_t id = 0; id < c->setup.id_count; id++) {
+        const struct control_row *row = &c->rows[id];
+        const struct control_standing *standing = &row->offer.standing;
+        if ((row->connection == CONTROL_NONE) || (standing->generation != of->generation)) continue;
+        if ((standing->list != of->list) || (standing->rank != here)) continue;
+        c->rank_ids[here++] = id;
+        list = control_list_hash(list, id, row->process);
+    }
+    return (here == of->world) && (list == of->list);
+}
+
+static void take_over(struct gf_coordinator *c, const struct control_standing *of)
+{
+    c->number = of->generation;
+    c->world = of->world;
+    c->list = of->list;
+    c->go = (struct control_go){.number = c->number, .list = c->list};
+    for (uint32_t rank = 0; rank < c->world; rank++) {
+        struct control_row *row = &c->rows[c->rank_ids[rank]];
+        row->member = true;
+        row->waits = false;
+        row->member_process = row->process;
+        row->rank = rank;
+    }
+    gf_log_line(&c->setup.log, GF_LOG_INFO, "generation %u of %u ranks was taken over", c->number,
+                c->world);
+    control_enter(c, GF_COORDINATOR_RUN);
+    for (uint32_t id = 0; id < c->setup.id_count; id++)
+        if (c->rows[id].said != CONTROL_SAID_READY) left_out_tell(&c->rows[id]); /* else it waits */
+    if (c->is_fault_pending) control_inquire(c, &c->seen);
+}
+
+/* A process that names a later generation was let into it, and no member of this one was: it has no
+ * weights of its own yet, so it comes in as one that waits. */
+static void takeover_look(struct gf_coordinator *c)
+{
+    for (uint32_t id = 0; id < c->setup.id_count; id++) {
+        const struct control_standing *standing = &c->rows[id].offer.standing;
+        if ((c->rows[id].connection == CONTROL_NONE) || (standing->generation == 0)) continue;
+        if (!is_complete(c, standing)) continue;
+        take_over(c, standing);
+        return;
+    }
+}
+
+static void offer_take(struct gf_coordinator *c, uint32_t connection, struct gf_get *get)
+{
+    struct control_offer offer = {0};
+    control_offer_walk(&(struct gf_walk){.get = get}, &offer);
+    if (get->bad) {
+        c->channel->driver->drop(c->channel, connection);
+        return;
+    }
+    if ((offer.id >= c->setup.id_count) || (offer.id_count != c->setup.id_count)) {
+        refuse(c, connection, GF_ERR_MISMATCH, false,
+               "rank %u of job.world_max %u: this job has ranks below %u", offer.id, offer.id_count,
+               c->setup.id_count);
+        return;
+    }
+    struct control_row *row = &c->rows[offer.id];
+    if (c->state == GF_COORDINATOR_OVER) {
+        bool is_told = row->member && (row->member_process == offer.process);
+        if (!is_told) refuse(c, connection, GF_ERR_STATE, false, "the job has ended");
+        if (!is_told) return;
+    } else if (!id_is_free(c, connection, &offer)) {
+        return;
+    }
+    row_take(c, connection, &offer);
+    if (c->number == 0) {
+        waits_take(c, row);
+        if (c->state == GF_COORDINATOR_GATHER) takeover_look(c);
+    } else if (control_is_member(row)) {
+        word_repeat(c, row);
+    } else {
+        waits_take(c, row);
+        left_out_tell(row);
+    }
+}
+
+/* ---- the words of a member ---- */
+
+/* Pieces of an endpoint; false: malformed. */
+static bool endpoint_take(struct gf_coordinator *c, uint32_t id, struct gf_get *get)
+{
+    struct control_row *row = &c->rows[id];
+    unsigned char *to = c->endpoints + id * c->setup.endpoint_bytes_max;
+    while (get->left > 0) {
+        struct control_piece piece = {0};
+        control_piece_walk(&(struct gf_walk){.get = get}, &piece);
+        const unsigned char *bytes = gf_get_bytes(get, piece.bytes);
+        if ((row->endpoint_for != c->next) || (piece.at == 0)) { /* said again after a reconnect */
+            row->endpoint_for = c->next;
+            row->endpoint_have = 0;
+            row->endpoint_total = piece.total;
+        }
+        if (get->bad || (piece.total > c->setup.endpoint_bytes_max) ||
+            (piece.total != row->endpoint_total) || (piece.at != row->endpoint_have) ||
+            (piece.bytes > piece.total - piece.at))
+            return false;
+        if (piece.bytes > 0) memcpy(to + piece.at, bytes, piece.bytes);
+        row->endpoint_have += piece.bytes;
+    }
+    return !get->bad;
+}
+
+static bool report_take(struct gf_coordinator *c, struct control_row *row, struct gf_get *get)
+{
+    struct control_report report = {0};
+    control_report_walk(&(struct gf_walk){.get = get}, &report);
+    if (get->bad) return false;
+    row->report = report;
+    row->patience_ns = c->now_ns + report.patience_ns;
+    if (report.inquiry != 0) row->answered = report.inquiry;
+    return true;
+}
+
+static bool fault_take(struct gf_coordinator *c, struct control_row *row, struct gf_get *get)
+{
+    struct control_fault fault = {0};
+    control_fault_walk(&(struct gf_walk){.get = get}, &fault);
+    if (get->bad) return false;
+    if (row->said < CONTROL_SAID_FAULT) row->said = CONTROL_SAID_FAULT;
+    row->report.edges = fault.edges;
+    if (fault.ends) {
+        struct gf_error error = fault.error;
+        row->ended = true; /* for its generation it is as one that has ended, */
+        row->cut = true;
+        error.peer = row->rank;
+        bool joins = (c->number == 0) && (row->offer.standing.generation == 0);
+        if ((c->state == GF_COORDINATOR_OVER) || (c->state == GF_COORDINATOR_REGROUP)) return true;
+        if ((c->state == GF_COORDINATOR_GATHER) && !joins) return true;
+        if (joins) error.peer = row->offer.id;
+        (void)snprintf(error.text, sizeof error.text, "rank %u gives up: %.200s", error.peer,
+                       fault.error.text);
+        control_decide(c, &error, joins); /* .. and the others hear why */
+        return true;
+    }
+    if (c->number == 0) { /* looked at once the generation is taken over */
+        c->seen = fault.error;
+        c->is_fault_pending = true;
+        return true;
+    }
+    bool is_known = (c->state == GF_COORDINATOR_REGROUP) && (c->error.code != GF_OK);
+    if ((c->state == GF_COORDINATOR_OVER) || (c->state == GF_COORDINATOR_GATHER)) return true;
+    if (!is_known) control_inquire(c, &fault.error);
+    return true;
+}
+
+static bool ready_take(struct gf_coordinator *c, struct control_row *row, struct gf_get *get)
+{
+    struct control_ready ready = {0};
+    control_ready_walk(&(struct gf_walk){.get = get}, &ready);
+    if (get->bad) return false;
+    if ((row->said == CONTROL_SAID_BYE) || row->cut) return true;
+    row->said = CONTROL_SAID_READY;
+    row->leaves = ready.leaves;
+    row->progress = ready.progress;
+    /* An inquiry waits for no answer of it; a planned regroup begins with the first READY. */
+    row->answered = c->inquiry;
+    if (!ready.planned && (c->state == GF_COORDINATOR_RUN)) {
+        struct gf_error error = {.code = GF_ERR_PEER, .peer = GF_RANK_NONE};
+        (void)snprintf(error.text, sizeof error.text, "rank %u begins a regroup after a failure",
+                       row->rank);
+        control_decide(c, &error, false);
+    }
+    return true;
+}
+
+/* A word of a generation that has ended, of a process that is of none: it hears so, and waits once it
+ * is READY. False: malformed. */
+static bool stranger_take(struct gf_coordinator *c, struct control_row *row, uint32_t kind)
+{
+    if (row->waits) return true;
+    if (kind == CONTROL_READY)
+        waits_take(c, row);
+    else if ((kind == CONTROL_FAULT) || (kind == CONTROL_STATUS))
+        control_owe(row, CONTROL_ERROR);
+    else if (kind == CONTROL_BYE)
+        control_owe(row, CONTROL_ALL_GONE);
+    return true;
+}
+
+/* False: malformed, or it cannot come now. */
+static bool word_take(struct gf_coordinator *c, uint32_t id, uint32_t kind, struct gf_get *get)
+{
+    struct control_row *row = &c->rows[id];
+    uint32_t number = gf_get_u32(get);
+    row->heard_ns = c->now_ns;
+    if (kind == CONTROL_ENDPOINT) {
+        bool is_due = control_is_listed(c, row) && (number == c->next);
+        return !is_due || endpoint_take(c, id, get);
+    }
+    if ((c->number != 0) && !control_is_member(row)) return stranger_take(c, row, kind);
+    if ((c->number != 0) && (number != c->number)) return number < c->number; /* before GO */
+    switch (kind) {
+    case CONTROL_STATUS:
+    case CONTROL_POSITION: return report_take(c, row, get);
+    case CONTROL_FAULT: return fault_take(c, row, get);
+    case CONTROL_READY: return ready_take(c, row, get);
+    case CONTROL_BYE: row->said = CONTROL_SAID_BYE; return !get->bad;
+    default: return false;
+    }
+}
+
+/* ---- events ---- */
+
+static void frame_take(struct gf_coordinator *c, const struct gf_channel_event *event)
+{
+    struct gf_get get = {.at = event->payload, .left = event->size_bytes};
+    uint32_t id = c->connection_ids[event->connection];
+    if (event->frame_kind == CONTROL_OFFER) {
+        if (id == CONTROL_NONE) offer_take(c, event->connection, &get);
+        return;
+    }
+    if ((id == CONTROL_NONE) || word_take(c, id, event->frame_kind, &get)) return;
+    gf_log_line(
+        &c->setup.log, GF_LOG_WARN,
+        "rank %u sent a frame that is malformed (kind %u, %u bytes): its connection is closed", id,
+        event->frame_kind, event->size_bytes);
+    c->channel->driver->drop(c->channel, event->connection);
+    c->connection_ids[event->connection] = CONTROL_NONE;
+    c->rows[id].connection = CONTROL_NONE;
+    c->rows[id].broke_ns = c->now_ns;
+}
+
+static void end_take(struct gf_coordinator *c, const struct gf_channel_event *event)
+{
+    uint32_t id = c->connection_ids[event->connection];
+    struct control_row *row;
+    c->connection_ids[event->connection] = CONTROL_NONE;
+    if (id == CONTROL_NONE) return;
+    row = &c->rows[id];
+    row->connection = CONTROL_NONE;
+    row->owed = 0;
+    row->broke_ns = c->now_ns;
+    row->ended = row->ended || (event->end != GF_CHANNEL_BROKE);
+    if (row->waits) row->waits = !row->ended && control_is_listed(c, row);
+}
+
+gf_status control_events(struct gf_coordinator *c, bool *more_out)
+{
+    struct gf_channel_event event;
+    *more_out = false;
+    for (uint32_t i = 0; i < CONTROL_EVENTS_MAX; i++) {
+        gf_status status = c->channel->driver->poll(c->channel, c->polled_ns, &event);
+        if (status == GF_AGAIN) return GF_OK;
+        if (status < 0) return status;
+        GF_ASSERT(event.connection < c->channel->connections_max);
+        switch (event.kind) {
+        case GF_CHANNEL_CONNECTED: c->connection_ids[event.connection] = CONTROL_NONE; break;
+        case GF_CHANNEL_FRAME: frame_take(c, &event); break;
+        case GF_CHANNEL_ENDED: end_take(c, &event); break;
+        }
+    }
+    *more_out = true;
+    return GF_OK;
+}

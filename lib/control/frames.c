@@ -1,0 +1,145 @@
+/* See frames.h. */
+#include "lib/control/frames.h"
+
+#include "drivers/fnv.h"
+
+#define COUNT(fields) (sizeof(fields) / sizeof((fields)[0]))
+
+static void progress_walk(struct gf_walk *walk, struct gf_members_progress *progress)
+{
+    static const struct gf_field fields[] = {
+        GF_FIELD(gf_members_progress, steps), GF_FIELD(gf_members_progress, requests),
+        GF_FIELD(gf_members_progress, applied), GF_FIELD(gf_members_progress, partial)};
+    gf_walk_fields(walk, progress, fields, COUNT(fields));
+}
+
+static void error_walk(struct gf_walk *walk, struct gf_error *error)
+{
+    static const struct gf_field fields[] = {
+        GF_FIELD(gf_error, code),         GF_FIELD(gf_error, peer),
+        GF_FIELD(gf_error, operation),    GF_FIELD(gf_error, tensor),
+        GF_FIELD(gf_error, step),         GF_FIELD(gf_error, foreign_code),
+        GF_FIELD(gf_error, foreign_call), GF_FIELD(gf_error, text)};
+    gf_walk_fields(walk, error, fields, COUNT(fields));
+    if ((walk->get != NULL) && ((int32_t)error->code >= 0)) walk->get->bad = true;
+}
+
+static void edges_walk(struct gf_walk *walk, struct control_edges *edges)
+{
+    gf_walk_u32(walk, &edges->count);
+    if (edges->count > CONTROL_EDGES_MAX) {
+        walk->get->bad = true; /* a writer never has more */
+        edges->count = 0;
+    }
+    for (uint32_t i = 0; i < edges->count; i++) gf_walk_u16(walk, &edges->peers[i]);
+}
+
+static void standing_walk(struct gf_walk *walk, struct control_standing *standing)
+{
+    static const struct gf_field fields[] = {
+        GF_FIELD(control_standing, generation), GF_FIELD(control_standing, rank),
+        GF_FIELD(control_standing, world),      GF_FIELD(control_standing, list),
+        GF_FIELD(control_standing, said),       GF_FIELD(control_standing, listed)};
+    gf_walk_fields(walk, standing, fields, COUNT(fields));
+    if ((walk->get != NULL) && (standing->said >= CONTROL_SAID_COUNT)) walk->get->bad = true;
+}
+
+static void values_walk(struct gf_walk *walk, struct gf_offer *values)
+{
+    static const struct gf_field fields[] = {
+        GF_FIELD(gf_offer, version),      GF_FIELD(gf_offer, world),
+        GF_FIELD(gf_offer, config_hash),  GF_FIELD(gf_offer, tensors_hash),
+        GF_FIELD(gf_offer, tensor_count), GF_FIELD(gf_offer, network),
+        GF_FIELD(gf_offer, fabric),       GF_FIELD(gf_offer, node),
+        GF_FIELD(gf_offer, elem_count),   GF_FIELD(gf_offer, summary)};
+    gf_walk_fields(walk, values, fields, COUNT(fields));
+}
+
+void control_offer_walk(struct gf_walk *walk, struct control_offer *offer)
+{
+    gf_walk_u32(walk, &offer->id);
+    gf_walk_u32(walk, &offer->id_count);
+    gf_walk_u32(walk, &offer->first_world);
+    gf_walk_bool(walk, &offer->rejoins);
+    gf_walk_bool(walk, &offer->is_new);
+    gf_walk_u64(walk, &offer->process);
+    gf_walk_u64(walk, &offer->coordinator);
+    standing_walk(walk, &offer->standing);
+    gf_walk_bool(walk, &offer->terms.elastic);
+    gf_walk_u64(walk, &offer->terms.join_timeout_ns);
+    gf_walk_u64(walk, &offer->terms.keepalive_ns);
+    gf_walk_u64(walk, &offer->terms.exchange_timeout_ns);
+    values_walk(walk, &offer->values);
+    if ((walk->get != NULL) && (offer->process == 0)) walk->get->bad = true;
+}
+
+void control_list_walk(struct gf_walk *walk, struct control_list *list)
+{
+    gf_walk_u64(walk, &list->coordinator);
+    gf_walk_u32(walk, &list->number);
+    gf_walk_u32(walk, &list->rank);
+    gf_walk_u32(walk, &list->world);
+    gf_walk_u32(walk, &list->network);
+    gf_walk_bool(walk, &list->comes_in);
+}
+
+void control_go_walk(struct gf_walk *walk, struct control_go *go)
+{
+    gf_walk_u32(walk, &go->number);
+    gf_walk_u64(walk, &go->list);
+    gf_walk_u32(walk, &go->lead);
+    gf_walk_bool(walk, &go->lags);
+    progress_walk(walk, &go->progress);
+}
+
+void control_piece_walk(struct gf_walk *walk, struct control_piece *piece)
+{
+    gf_walk_u32(walk, &piece->rank);
+    gf_walk_u32(walk, &piece->total);
+    gf_walk_u32(walk, &piece->at);
+    gf_walk_u32(walk, &piece->bytes);
+}
+
+void control_report_walk(struct gf_walk *walk, struct control_report *report)
+{
+    static const struct gf_field fields[] = {
+        GF_FIELD(control_report, inquiry),     GF_FIELD(control_report, step),
+        GF_FIELD(control_report, sequence),    GF_FIELD(control_report, operation),
+        GF_FIELD(control_report, tensor),      GF_FIELD(control_report, waits_for),
+        GF_FIELD(control_report, patience_ns), GF_FIELD(control_report, calls),
+        GF_FIELD(control_report, calls_hash)};
+    gf_walk_fields(walk, report, fields, COUNT(fields));
+    edges_walk(walk, &report->edges);
+}
+
+void control_fault_walk(struct gf_walk *walk, struct control_fault *fault)
+{
+    gf_walk_bool(walk, &fault->ends);
+    error_walk(walk, &fault->error);
+    edges_walk(walk, &fault->edges);
+}
+
+void control_finding_walk(struct gf_walk *walk, struct control_finding *finding)
+{
+    gf_walk_bool(walk, &finding->may_go_on);
+    error_walk(walk, &finding->error);
+}
+
+void control_ready_walk(struct gf_walk *walk, struct control_ready *ready)
+{
+    gf_walk_bool(walk, &ready->planned);
+    gf_walk_bool(walk, &ready->leaves);
+    progress_walk(walk, &ready->progress);
+}
+
+void control_refusal_walk(struct gf_walk *walk, struct control_refusal *refusal)
+{
+    gf_walk_u32(walk, &refusal->code);
+    gf_walk_bool(walk, &refusal->may_retry);
+    gf_walk_text(walk, refusal->text, sizeof refusal->text);
+}
+
+uint64_t control_list_hash(uint64_t hash, uint32_t id, uint64_t process)
+{
+    return gf_fnv_word(gf_fnv_word(hash, id), process);
+}

@@ -1,0 +1,567 @@
+/* A member's states.
+ *
+ *     JOINING -> LISTED -> WORKS -> FAILED -> READY -> LISTED -> WORKS ..      any -> ENDED
+ *                            |        planned: WORKS -> READY
+ *                            \-> CLOSING -> GONE
+ *
+ * A connection that breaks is dialled again; the member then offers itself and repeats its last word,
+ * and so does the coordinator. No step needs the coordinator, so a member that works goes on
+ * meanwhile. */
+#include "lib/control/member.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#define STATUS_NS UINT64_C(100000000) /* at most so often, where something has changed */
+#define ALIVE_NS UINT64_C(250000000)  /* so often where nothing has */
+#define SILENCE_NS UINT64_C(4000000000)
+#define REDIAL_NS UINT64_C(50000000) /* and up to twice as long, drawn anew each time */
+#define EVENTS_MAX 256u
+
+struct gf_member {
+    struct gf_member_setup setup;
+    struct gf_channel *channel;
+    gf_member_state state;
+    uint64_t now_ns;
+    uint64_t since_ns; /* of the state */
+
+    bool connected;
+    bool dials;
+    bool died;        /* the coordinator's kernel has said that its process has ended */
+    uint64_t dial_ns; /* next */
+    uint64_t lost_ns; /* the connection, or the begin */
+    uint64_t heard_ns;
+    uint64_t random;
+    uint64_t coordinator; /* that it follows; 0: none yet */
+
+    uint32_t owed; /* bits 1 << control_frame */
+    uint32_t inquiry;
+    uint32_t waiting;
+    uint64_t status_ns;
+    uint64_t status_step, status_sequence;
+    struct control_report report;
+    struct control_fault fault;
+    bool found;
+    struct gf_error error;
+    struct control_ready ready;
+    struct control_refusal refusal; /* the last one that may be tried again */
+
+    struct control_standing standing;
+    struct gf_generation generation; /* under way */
+    struct gf_generation listed;     /* to come */
+    uint64_t listed_hash;
+    bool endpoint_due;
+    size_t endpoint_bytes, endpoint_sent;
+    uint32_t go_rank, go_at;  /* next expected */
+    uint32_t *sizes;          /* [id_count] of endpoints */
+    unsigned char *own;       /* [endpoint_bytes_max] */
+    unsigned char *endpoints; /* [id_count][endpoint_bytes_max] */
+    unsigned char scratch[GF_CHANNEL_PAYLOAD_MAX];
+};
+
+static bool is_over(const struct gf_member *member)
+{
+    return member->state >= GF_MEMBER_GONE;
+}
+
+static void enter(struct gf_member *member, gf_member_state state)
+{
+    member->state = state;
+    member->since_ns = member->now_ns;
+}
+
+/* ---- the end ---- */
+
+__attribute__((format(printf, 4, 5))) static void end(struct gf_member *member, gf_status code,
+                                                      uint32_t peer, const char *format, ...)
+{
+    va_list arguments;
+    if (is_over(member)) return;
+    member->error = (struct gf_error){.code = code,
+                                      .rank = member->generation.rank,
+                                      .peer = peer,
+                                      .operation = (gf_operation)member->report.operation,
+                                      .step = member->report.step,
+                                      .tensor = GF_TENSOR_NONE};
+    va_start(arguments, format);
+    (void)vsnprintf(member->error.text, sizeof member->error.text, format, arguments);
+    va_end(arguments);
+    member->found = true;
+    enter(member, GF_MEMBER_ENDED);
+}
+
+/* Whom a text names: the rank that hosts the coordinator, or the coordinator. */
+static uint32_t coordinator_rank(const struct gf_member *member)
+{
+    return (member->setup.host_id == GF_RANK_NONE) ? GF_RANK_NONE : member->setup.host_id;
+}
+
+/* ---- what comes in ---- */
+
+static void list_take(struct gf_member *member, struct gf_get *get)
+{
+    struct control_list list = {0};
+    control_list_walk(&(struct gf_walk){.get = get}, &list);
+    bool awaited = (member->state == GF_MEMBER_JOINING) || (member->state == GF_MEMBER_READY) ||
+                   (member->state == GF_MEMBER_LISTED);
+    if (get->bad || (list.world > member->setup.id_count) || (list.rank >= list.world)) {
+        get->bad = true;
+        return;
+    }
+    if (!awaited || (list.number <= member->standing.generation)) return;
+    member->coordinator = list.coordinator;
+    member->standing.listed = list.number;
+    /* Said again on a new connection: the endpoint is, too. */
+    bool again = (member->state == GF_MEMBER_LISTED) && (list.number == member->listed.number);
+    member->listed = (struct gf_generation){.number = list.number,
+                                            .rank = list.rank,
+                                            .world = list.world,
+                                            .network = list.network,
+                                            .comes_in = list.comes_in};
+    member->go_rank = member->go_at = 0;
+    member->endpoint_sent = 0;
+    if (again) {
+        if (!member->endpoint_due) member->owed |= 1u << CONTROL_ENDPOINT;
+        return;
+    }
+    member->endpoint_due = true;
+    member->owed &= ~(1u << CONTROL_ENDPOINT | 1u << CONTROL_READY);
+    enter(member, GF_MEMBER_LISTED);
+}
+
+static void generation_begin(struct gf_member *member, const struct control_go *go)
+{
+    member->generation = member->listed;
+    member->generation.lead = go->lead;
+    member->generation.lags = go->lags;
+    member->generation.progress = go->progress;
+    member->standing = (struct control_standing){.generation = go->number,
+                                                 .rank = member->listed.rank,
+                                                 .world = member->listed.world,
+                                                 .list = go->list,
+                                                 .listed = go->number};
+    member->found = false;
+    member->inquiry = member->waiting = 0;
+    member->error = (struct gf_error){.peer = GF_RANK_NONE, .tensor = GF_TENSOR_NONE};
+    member->report = (struct control_report){.waits_for = GF_RANK_NONE, .tensor = GF_TENSOR_NONE};
+    member->owed &= 1u << CONTROL_OFFER;
+    enter(member, GF_MEMBER_WORKS);
+}
+
+static void go_take(struct gf_member *member, struct gf_get *get)
+{
+    struct control_go go = {0};
+    control_go_walk(&(struct gf_walk){.get = get}, &go);
+    if (get->bad || (member->state != GF_MEMBER_LISTED) || (go.number != member->listed.number))
+        return;
+    while (get->left > 0) {
+        struct control_piece piece = {0};
+        control_piece_walk(&(struct gf_walk){.get = get}, &piece);
+        const unsigned char *bytes = gf_get_bytes(get, piece.bytes);
+        if (get->bad || (piece.rank != member->go_rank) || (piece.at != member->go_at) ||
+            (piece.rank >= member->listed.world) ||
+            (piece.total > member->setup.endpoint_bytes_max) ||
+            (piece.bytes > piece.total - piece.at)) {
+            get->bad = true;
+            return;
+        }
+        unsigned char *to = member->endpoints + piece.rank * member->setup.endpoint_bytes_max;
+        if (piece.bytes > 0) memcpy(to + piece.at, bytes, piece.bytes);
+        member->sizes[piece.rank] = piece.total;
+        member->go_at += piece.bytes;
+        if (member->go_at < piece.total) continue;
+        member->go_at = 0;
+        member->go_rank++;
+    }
+    if (member->go_rank == member->listed.world) generation_begin(member, &go);
+}
+
+static void finding_take(struct gf_member *member, struct gf_get *get)
+{
+    struct control_finding finding = {0};
+    control_finding_walk(&(struct gf_walk){.get = get}, &finding);
+    if (get->bad) return;
+    bool works = (member->state == GF_MEMBER_WORKS) ||
+                 ((member->state == GF_MEMBER_FAILED) && !member->found);
+    if (!works && finding.may_go_on) return; /* the list changes, and nothing else */
+    if (is_over(member)) return;
+    member->error = finding.error;
+    member->error.rank = member->generation.rank;
+    member->found = true;
+    member->owed &= ~(1u << CONTROL_FAULT);
+    if (member->standing.said < CONTROL_SAID_FAULT) member->standing.said = CONTROL_SAID_FAULT;
+    enter(member, (finding.may_go_on && !member->fault.ends) ? GF_MEMBER_FAILED : GF_MEMBER_ENDED);
+}
+
+static void refusal_take(struct gf_member *member, struct gf_get *get)
+{
+    struct control_refusal refusal = {0};
+    control_refusal_walk(&(struct gf_walk){.get = get}, &refusal);
+    if (get->bad) return;
+    member->refusal = refusal;
+    if (!refusal.may_retry || ((int32_t)refusal.code >= 0))
+        end(member, ((int32_t)refusal.code < 0) ? (gf_status)refusal.code : GF_ERR_PEER,
+            GF_RANK_NONE, "%s", refusal.text);
+}
+
+static void frame_take(struct gf_member *member, const struct gf_channel_event *event)
+{
+    struct gf_get get = {.at = event->payload, .left = event->size_bytes};
+    member->heard_ns = member->now_ns;
+    switch (event->frame_kind) {
+    case CONTROL_LIST: list_take(member, &get); break;
+    case CONTROL_GO: go_take(member, &get); break;
+    case CONTROL_REFUSED: refusal_take(member, &get); break;
+    case CONTROL_WAITING:
+        (void)gf_get_u32(&get);
+        member->waiting = gf_get_u32(&get);
+        break;
+    case CONTROL_ASK:
+        member->inquiry = gf_get_u32(&get);
+        if (!is_over(member)) member->owed |= 1u << CONTROL_POSITION;
+        break;
+    case CONTROL_ERROR: finding_take(member, &get); break;
+    case CONTROL_ALL_GONE:
+        if ((member->state == GF_MEMBER_CLOSING) ||
+            ((member->state == GF_MEMBER_READY) && member->ready.leaves))
+            enter(member, GF_MEMBER_GONE);
+        break;
+    default: get.bad = true;
+    }
+    if (get.bad)
+        end(member, GF_ERR_PEER, coordinator_rank(member),
+            "the coordinator at %s sent a frame that is malformed (kind %u, %u bytes)",
+            member->setup.address, event->frame_kind, event->size_bytes);
+}
+
+/* ---- the connection ---- */
+
+static void connected_take(struct gf_member *member)
+{
+    member->connected = true;
+    member->waiting = 0;
+    member->dials = member->died = false;
+    member->go_rank = member->go_at = 0;
+    member->endpoint_sent = 0;
+    member->owed |= 1u << CONTROL_OFFER;
+    switch (member->state) {
+    case GF_MEMBER_LISTED:
+        if (!member->endpoint_due) member->owed |= 1u << CONTROL_ENDPOINT;
+        /* A coordinator that was begun anew knows nothing of the list. */
+        if (member->standing.said == CONTROL_SAID_READY) member->owed |= 1u << CONTROL_READY;
+        break;
+    case GF_MEMBER_FAILED:
+        if (!member->found) member->owed |= 1u << CONTROL_FAULT;
+        break;
+    case GF_MEMBER_READY: member->owed |= 1u << CONTROL_READY; break;
+    case GF_MEMBER_CLOSING: member->owed |= 1u << CONTROL_BYE; break;
+    default: break;
+    }
+}
+
+static void ended_take(struct gf_member *member, const struct gf_channel_event *event)
+{
+    if (member->connected) member->lost_ns = member->now_ns;
+    member->connected = member->dials = false;
+    member->died = (event->end == GF_CHANNEL_DIED);
+    member->random = member->random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    member->dial_ns = member->now_ns + REDIAL_NS + (member->random >> 33) % REDIAL_NS;
+    if (is_over(member)) return;
+    if (member->state == GF_MEMBER_CLOSING) {
+        enter(member, GF_MEMBER_GONE); /* who said BYE and loses the coordinator has ended well */
+        return;
+    }
+    if (member->died && (member->setup.host_id != GF_RANK_NONE) && (member->generation.number != 0))
+        end(member, GF_ERR_PEER, member->setup.host_id,
+            "rank %u has ended, in whose process the coordinator of the job ran: the job ends with "
+            "it. With rendezvous.coordinator = \"separate\" (gf-run sets that) it would go on",
+            member->setup.host_id);
+}
+
+static void events_take(struct gf_member *member)
+{
+    struct gf_channel_event event;
+    for (uint32_t i = 0; i < EVENTS_MAX; i++) {
+        gf_status status = member->channel->driver->poll(member->channel, member->now_ns, &event);
+        if (status < 0) end(member, status, GF_RANK_NONE, "%s", member->channel->fault.text);
+        if (status != GF_OK) return;
+        switch (event.kind) {
+        case GF_CHANNEL_CONNECTED: connected_take(member); break;
+        case GF_CHANNEL_FRAME: frame_take(member, &event); break;
+        case GF_CHANNEL_ENDED: ended_take(member, &event); break;
+        }
+    }
+}
+
+static void dial(struct gf_member *member)
+{
+    if (member->connected || member->dials || is_over(member)) return;
+    if (member->now_ns < member->dial_ns) return;
+    member->dials = true;
+    member->channel->driver->dial(member->channel, member->now_ns);
+}
+
+/* ---- deadlines ---- */
+
+static void time_look(struct gf_member *member)
+{
+    uint64_t join_ns = member->setup.terms.join_timeout_ns;
+    uint64_t silence_ns = member->setup.terms.exchange_timeout_ns;
+    uint64_t lost_ns = member->now_ns - member->lost_ns;
+    bool waits = (member->state == GF_MEMBER_READY) || (member->state == GF_MEMBER_LISTED) ||
+                 ((member->state == GF_MEMBER_FAILED) && !member->found);
+    if (silence_ns < SILENCE_NS) silence_ns = SILENCE_NS;
+    if (is_over(member)) return;
+    if (!member->connected && (lost_ns >= join_ns)) {
+        if (member->refusal.text[0] != '\0')
+            end(member, (gf_status)member->refusal.code, GF_RANK_NONE, "%s", member->refusal.text);
+        else
+            end(member, GF_ERR_PEER, coordinator_rank(member),
+                "the coordinator at %s cannot be reached, for %.1f s", member->setup.address,
+                (double)lost_ns / 1e9);
+        return;
+    }
+    if (waits && (member->now_ns - member->heard_ns >= silence_ns) &&
+        (member->now_ns - member->since_ns >= silence_ns))
+        end(member, GF_ERR_PEER, coordinator_rank(member),
+            "the coordinator at %s says nothing, for %.1f s", member->setup.address,
+            (double)(member->now_ns - member->heard_ns) / 1e9);
+}
+
+/* ---- what goes out ---- */
+
+static void status_owe(struct gf_member *member)
+{
+    bool changed = (member->report.step != member->status_step) ||
+                   (member->report.sequence != member->status_sequence);
+    uint64_t rest_ns = STATUS_NS + member->generation.world * UINT64_C(1000000);
+    uint64_t age_ns = member->now_ns - member->status_ns;
+    if (!member->connected || (member->state != GF_MEMBER_WORKS)) return;
+    if (age_ns < (changed ? rest_ns : ALIVE_NS + rest_ns)) return;
+    member->owed |= 1u << CONTROL_STATUS;
+}
+
+static void report_put(struct gf_member *member, struct gf_put *put, uint32_t inquiry)
+{
+    struct control_report report = member->report;
+    report.inquiry = inquiry;
+    report.edges.count = 0;
+    if ((inquiry != 0) && (member->setup.edges != NULL))
+        member->setup.edges(member->setup.edges_of, &report.edges);
+    control_report_walk(&(struct gf_walk){.put = put}, &report);
+}
+
+static void endpoint_put(struct gf_member *member, struct gf_put *put)
+{
+    size_t room = put->left - CONTROL_PIECE_BYTES;
+    size_t left = member->endpoint_bytes - member->endpoint_sent;
+    struct control_piece piece = {.rank = member->listed.rank,
+                                  .total = (uint32_t)member->endpoint_bytes,
+                                  .at = (uint32_t)member->endpoint_sent,
+                                  .bytes = (uint32_t)((left < room) ? left : room)};
+    control_piece_walk(&(struct gf_walk){.put = put}, &piece);
+    gf_put_bytes(put, member->own + piece.at, piece.bytes);
+}
+
+static void offer_put(struct gf_member *member, struct gf_put *put)
+{
+    struct control_offer offer = {.id = member->setup.id,
+                                  .id_count = member->setup.id_count,
+                                  .first_world = member->setup.world,
+                                  .rejoins = member->setup.rejoins,
+                                  .is_new = member->setup.is_new,
+                                  .process = member->setup.process,
+                                  .coordinator = member->coordinator,
+                                  .standing = member->standing,
+                                  .terms = member->setup.terms,
+                                  .values = member->setup.values};
+    control_offer_walk(&(struct gf_walk){.put = put}, &offer);
+}
+
+/* The number of the generation, or the list, that a word is of, then the word. */
+static void word_put(struct gf_member *member, control_frame frame, struct gf_put *put)
+{
+    struct gf_walk walk = {.put = put};
+    if (frame == CONTROL_OFFER) {
+        offer_put(member, put);
+        return;
+    }
+    gf_put_u32(put,
+               (frame == CONTROL_ENDPOINT) ? member->listed.number : member->standing.generation);
+    switch (frame) {
+    case CONTROL_ENDPOINT: endpoint_put(member, put); break;
+    case CONTROL_STATUS: report_put(member, put, 0); break;
+    case CONTROL_POSITION: report_put(member, put, member->inquiry); break;
+    case CONTROL_FAULT: control_fault_walk(&walk, &member->fault); break;
+    case CONTROL_READY: control_ready_walk(&walk, &member->ready); break;
+    default: break; /* BYE */
+    }
+}
+
+static bool word_send(struct gf_member *member, control_frame frame)
+{
+    struct gf_put put = {member->scratch, sizeof member->scratch};
+    size_t before = member->endpoint_sent;
+    word_put(member, frame, &put);
+    if (frame == CONTROL_ENDPOINT) {
+        size_t head = CONTROL_PIECE_BYTES + sizeof(uint32_t);
+        member->endpoint_sent += sizeof member->scratch - put.left - head;
+    }
+    if (member->channel->driver->send(member->channel, 0, frame, member->scratch,
+                                      (uint32_t)(sizeof member->scratch - put.left)) != GF_OK) {
+        member->endpoint_sent = before;
+        return false;
+    }
+    if (frame == CONTROL_STATUS) {
+        member->status_ns = member->now_ns;
+        member->status_step = member->report.step;
+        member->status_sequence = member->report.sequence;
+    }
+    if ((frame != CONTROL_ENDPOINT) || (member->endpoint_sent == member->endpoint_bytes))
+        member->owed &= ~(1u << frame);
+    return true;
+}
+
+static void flush(struct gf_member *member)
+{
+    for (uint32_t frame = 1; frame < CONTROL_FRAME_COUNT; frame++)
+        while (member->connected && ((member->owed & (1u << frame)) != 0))
+            if (!word_send(member, (control_frame)frame)) return;
+}
+
+/* ---- calls ---- */
+
+gf_member_state gf_member_poll(struct gf_member *member, uint64_t now_ns)
+{
+    member->now_ns = now_ns;
+    events_take(member);
+    time_look(member);
+    dial(member);
+    status_owe(member);
+    flush(member);
+    return member->state;
+}
+
+bool gf_member_list_due(const struct gf_member *member, struct gf_generation *generation_out)
+{
+    if ((member->state != GF_MEMBER_LISTED) || !member->endpoint_due) return false;
+    *generation_out = member->listed;
+    return true;
+}
+
+void gf_member_endpoint_set(struct gf_member *member, const void *endpoint, size_t endpoint_bytes)
+{
+    GF_ASSERT((member->state == GF_MEMBER_LISTED) && member->endpoint_due);
+    GF_ASSERT(endpoint_bytes <= member->setup.endpoint_bytes_max);
+    if (endpoint_bytes > 0) memcpy(member->own, endpoint, endpoint_bytes);
+    member->endpoint_bytes = endpoint_bytes;
+    member->endpoint_sent = 0;
+    member->endpoint_due = false;
+    if (member->connected) member->owed |= 1u << CONTROL_ENDPOINT;
+}
+
+const struct gf_generation *gf_member_generation(const struct gf_member *member)
+{
+    return &member->generation;
+}
+
+const void *gf_member_endpoint(const struct gf_member *member, uint32_t rank, size_t *bytes_out)
+{
+    GF_ASSERT(rank < member->generation.world);
+    *bytes_out = member->sizes[rank];
+    return member->endpoints + rank * member->setup.endpoint_bytes_max;
+}
+
+struct control_report *gf_member_report(struct gf_member *member)
+{
+    return &member->report;
+}
+
+uint32_t gf_member_waiting(const struct gf_member *member)
+{
+    return member->waiting;
+}
+
+void gf_member_fault(struct gf_member *member, const struct gf_error *seen, bool ends)
+{
+    if (is_over(member) || (member->state == GF_MEMBER_CLOSING)) return;
+    member->fault = (struct control_fault){.ends = ends, .error = *seen};
+    if (member->setup.edges != NULL)
+        member->setup.edges(member->setup.edges_of, &member->fault.edges);
+    member->owed |= 1u << CONTROL_FAULT;
+    member->standing.said = CONTROL_SAID_FAULT;
+    if (member->state == GF_MEMBER_WORKS) enter(member, GF_MEMBER_FAILED);
+    flush(member);
+}
+
+bool gf_member_is_found(const struct gf_member *member)
+{
+    return member->found;
+}
+
+const struct gf_error *gf_member_error(const struct gf_member *member)
+{
+    return &member->error;
+}
+
+void gf_member_ready(struct gf_member *member, const struct control_ready *ready)
+{
+    GF_ASSERT((member->state == GF_MEMBER_WORKS) || (member->state == GF_MEMBER_FAILED));
+    member->ready = *ready;
+    member->standing.said = CONTROL_SAID_READY;
+    member->owed |= 1u << CONTROL_READY;
+    enter(member, GF_MEMBER_READY);
+    flush(member);
+}
+
+void gf_member_bye(struct gf_member *member)
+{
+    if (is_over(member) || (member->state == GF_MEMBER_CLOSING)) return;
+    member->standing.said = CONTROL_SAID_BYE;
+    member->owed |= 1u << CONTROL_BYE;
+    enter(member, GF_MEMBER_CLOSING);
+    flush(member);
+}
+
+void gf_member_heartbeat(struct gf_member *member, uint64_t now_ns, uint64_t patience_ns)
+{
+    member->now_ns = now_ns;
+    member->report.patience_ns = patience_ns;
+    if (!member->connected || (now_ns - member->status_ns < STATUS_NS)) return;
+    member->owed |= 1u << CONTROL_STATUS;
+    flush(member);
+}
+
+bool gf_member_flushed(const struct gf_member *member)
+{
+    return !member->connected ||
+           ((member->owed == 0) && member->channel->driver->flushed(member->channel));
+}
+
+/* ---- open ---- */
+
+size_t gf_member_state_bytes(const struct gf_member_setup *setup)
+{
+    size_t endpoint_bytes = setup->endpoint_bytes_max;
+    return sizeof(struct gf_member) + setup->id_count * (sizeof(uint32_t) + endpoint_bytes) +
+           endpoint_bytes;
+}
+
+struct gf_member *gf_member_open(const struct gf_member_setup *setup, void *state,
+                                 struct gf_channel *channel, uint64_t now_ns)
+{
+    struct gf_member *member = state;
+    GF_ASSERT((setup->id < setup->id_count) && (setup->process != 0));
+    memset(member, 0, sizeof *member);
+    member->setup = *setup;
+    member->channel = channel;
+    member->random = setup->process;
+    member->sizes = (uint32_t *)(member + 1);
+    member->own = (unsigned char *)(member->sizes + setup->id_count);
+    member->endpoints = member->own + setup->endpoint_bytes_max;
+    member->report.waits_for = GF_RANK_NONE;
+    member->error = (struct gf_error){.peer = GF_RANK_NONE, .tensor = GF_TENSOR_NONE};
+    member->now_ns = member->since_ns = member->lost_ns = member->heard_ns = now_ns;
+    return member;
+}

@@ -1,0 +1,83 @@
+/* A process of a job, as the coordinator knows it: it offers itself, is put on a list, works in a
+ * generation, says what failed, and is ready for the next one. It decides nothing about others. */
+#ifndef GF_CONTROL_MEMBER_H
+#define GF_CONTROL_MEMBER_H
+
+#include "lib/control/frames.h"
+
+typedef enum gf_member_state {
+    GF_MEMBER_JOINING = 0, /* it has offered itself, or tries to: LIST is awaited */
+    GF_MEMBER_LISTED,      /* its link is opened for the list, then GO is awaited */
+    GF_MEMBER_WORKS,       /* of a generation */
+    GF_MEMBER_FAILED,      /* FAULT was said, and then ERROR came, or ERROR alone */
+    GF_MEMBER_READY,       /* LIST is awaited */
+    GF_MEMBER_CLOSING,     /* BYE was said, ALL_GONE is awaited */
+    GF_MEMBER_GONE,        /* it has left in good order */
+    GF_MEMBER_ENDED        /* for good; gf_member_error() says why */
+} gf_member_state;
+
+struct gf_member_setup {
+    uint32_t id;       /* its number for the whole job */
+    uint32_t world;    /* ranks of the first generation */
+    uint32_t id_count; /* job.world_max */
+    /* the member in whose process the coordinator runs; GF_RANK_NONE: it has a process */
+    uint32_t host_id;
+    bool rejoins;     /* it was started again, and the process before it has ended */
+    bool is_new;      /* no process had this id before */
+    uint64_t process; /* 64 random bits, not 0 */
+    struct control_terms terms;
+    struct gf_offer values;
+    size_t endpoint_bytes_max;
+    const char *address; /* of the coordinator, for texts; the caller's */
+    /* Which edges of this rank are broken now; asked when it fails, and at an inquiry. Or NULL. */
+    void (*edges)(void *edges_of, struct control_edges *edges_out);
+    void *edges_of;
+    struct gf_log log;
+};
+
+/* The generation that this process is a member of. */
+struct gf_generation {
+    uint32_t number; /* 0: of none yet */
+    uint32_t rank;
+    uint32_t world;
+    uint32_t network;                    /* a gf_network */
+    uint32_t lead;                       /* the lowest rank that has the common state */
+    bool lags;                           /* some rank needs it */
+    bool comes_in;                       /* this one does, whatever it was before */
+    struct gf_members_progress progress; /* the common one */
+};
+
+struct gf_member;
+
+size_t gf_member_state_bytes(const struct gf_member_setup *setup);
+/* state is the caller's and becomes the member's; channel is open, has one connection, and stays the
+ * caller's. */
+struct gf_member *gf_member_open(const struct gf_member_setup *setup, void *state,
+                                 struct gf_channel *channel, uint64_t now_ns);
+/* Takes what has come and sends what there is; bounded work, never blocks. */
+gf_member_state gf_member_poll(struct gf_member *member, uint64_t now_ns);
+/* LISTED: what the generation to come is. Once the caller's link is open for it, it hands in the
+ * link's endpoint[endpoint_bytes], which is copied. False: there is none, or it has been handed in. */
+bool gf_member_list_due(const struct gf_member *member, struct gf_generation *generation_out);
+void gf_member_endpoint_set(struct gf_member *member, const void *endpoint, size_t endpoint_bytes);
+/* WORKS, and what follows: */
+const struct gf_generation *gf_member_generation(const struct gf_member *member);
+const void *gf_member_endpoint(const struct gf_member *member, uint32_t rank, size_t *bytes_out);
+/* Where this rank is: the caller keeps it up to date, STATUS and POSITION say it. */
+struct control_report *gf_member_report(struct gf_member *member);
+uint32_t gf_member_waiting(const struct gf_member *member); /* processes that wait to come in */
+/* WORKS: something has failed. `ends`: this process cannot go on whatever is decided. The finding is
+ * awaited: gf_member_is_found(). */
+void gf_member_fault(struct gf_member *member, const struct gf_error *seen, bool ends);
+/* FAILED: the coordinator has said whose fault it is, and gf_member_error() is that. */
+bool gf_member_is_found(const struct gf_member *member);
+const struct gf_error *gf_member_error(const struct gf_member *member);
+/* FAILED and found, or WORKS where `planned`: its operations have ended. */
+void gf_member_ready(struct gf_member *member, const struct control_ready *ready);
+/* WORKS: it closes. */
+void gf_member_bye(struct gf_member *member);
+/* STATUS now, at most every 100 ms: it computes, and asks to be awaited for patience_ns. */
+void gf_member_heartbeat(struct gf_member *member, uint64_t now_ns, uint64_t patience_ns);
+bool gf_member_flushed(const struct gf_member *member); /* all words have left */
+
+#endif
