@@ -45,6 +45,34 @@ gf_status gf_open_file(const char *path, const struct gf_config *own, uint32_t n
                        const struct gf_tensor *tensors, uint32_t tensor_count, gf_memory_take take,
                        void **memory_out, gf_context **gf_out);
 
+/* gf_open_file() for a program that has no struct gf_config: settings are text, and why it failed is
+ * an output. For bindings of other languages; see gf_struct_bytes(), gf_error_text() and the waits
+ * with a bound.
+ * path: a file, or NULL: none, each key has its default.
+ * texts[text_count]: "group.key=value", as gf_config_set_all() takes them; NULL where text_count is
+ * 0. They stand over the file, a later one over an earlier one. Rank, world, job and address of the
+ * environment stand over both, unless "job.ignore_environment=true" is among them. The file must be
+ * valid by itself.
+ * needs: GF_NEED_.., or 0.
+ * tensors[tensor_count], pool_order[tensor_count] or NULL, state_extra[state_extra_count] or NULL:
+ * as in gf_open() and struct gf_config; the tables are read during the call only, what
+ * state_extra[].data points to stays the program's, in place until gf_close().
+ * log, log_user: as in struct gf_config, until gf_close(); log may be NULL.
+ * take(), memory_out: as in gf_open_file().
+ * error_out[GF_CONFIG_ERROR_BYTES]: why this call failed, one line; "" where it has not.
+ * Blocks: for the file, for names in rendezvous.address as getaddrinfo() does, and as gf_open().
+ * Valid at any time, in any thread.
+ * Returns GF_OK: *gf_out is a context for gf_open_wait_for() and its like. GF_ERR_PARAM: a pointer
+ * is NULL, or as gf_open(); GF_ERR_CONFIG: file, text, combination or needs; GF_ERR_SYSTEM: take()
+ * gave NULL, or as gf_open(); the others as gf_open(). Each is logged, too. Where *gf_out is not
+ * NULL after an error it is a failed context, for gf_close(). */
+gf_status gf_open_text(const char *path, const char *const *texts, uint32_t text_count,
+                       uint32_t needs, const struct gf_tensor *tensors, uint32_t tensor_count,
+                       const uint32_t *pool_order, const struct gf_state_extra *state_extra,
+                       uint32_t state_extra_count, gf_log_fn log, void *log_user,
+                       gf_memory_take take, char *error_out, void **memory_out,
+                       gf_context **gf_out);
+
 /* The effective configuration as a libconfig file, each key with what is allowed, defaults filled
  * in. What the file at `path` sets is marked; NULL: nothing is. */
 void gf_config_print(const struct gf_config *config, const char *path, FILE *out);

@@ -11,6 +11,10 @@
  *     returns at once. gf_open() and gf_close() take what opening and closing drivers takes, some of
  *     which have bounds of their own that stand there; polls of a join and of an epoch that make the
  *     link anew take what the pages of the exchange region take.
+ *   - "gf_.._wait_for(.., bound_ns)" is "gf_.._wait(..)" that gives GF_AGAIN once it has blocked for
+ *     bound_ns: nothing is lost, and it is called again, as by a binding that looks for signals in
+ *     between. It ends later by what one poll takes, and by nothing that it sleeps. 0: one poll.
+ *     Deadlines are those of the wait, and all that happens between two calls is that nothing moves.
  *   - "exchange.timeout_ns" as a bound means so long without any progress: an operation that moves
  *     may take longer. Once it has passed the ranks find out whose fault it is, which takes up to a
  *     quarter of it, a second at least; up to five times that where the coordinator stops meanwhile.
@@ -88,6 +92,11 @@ gf_status gf_open(const struct gf_config *config, const struct gf_tensor *tensor
                   uint32_t tensor_count, void *memory, uint64_t memory_bytes, gf_context **gf_out);
 gf_status gf_open_poll(gf_context *gf);
 gf_status gf_open_wait(gf_context *gf);
+/* gf_open_wait() for bound_ns at most.
+ * Blocks: up to bound_ns. Valid where gf_open_wait() is.
+ * Returns GF_AGAIN: bound_ns have passed and not all are there, call it again; else what
+ * gf_open_wait() returns. */
+gf_status gf_open_wait_for(gf_context *gf, uint64_t bound_ns);
 
 /* May block up to exchange.timeout_ns: lets the other ranks finish, then gives everything back to
  * the system. NULL is valid. A failed context waits for nobody and closes with GF_OK; so it does
@@ -100,6 +109,11 @@ gf_status gf_close(gf_context *gf);
  * contexts from one thread: GF_AGAIN until all have left; after anything else gf_close() waits for
  * nobody. The first call ends the use of the context for everything but this and gf_close(). */
 gf_status gf_close_poll(gf_context *gf);
+/* The same in longer turns: gf_close_poll() until the others have left, for bound_ns at most.
+ * Blocks: up to bound_ns. Valid, and ends the use of the context, as gf_close_poll().
+ * Returns GF_AGAIN: bound_ns have passed and some have not left, call it again; else what
+ * gf_close_poll() returns. */
+gf_status gf_close_wait_for(gf_context *gf, uint64_t bound_ns);
 
 /* 0 for NULL. A new epoch changes both: draw samples by what they are now, for example from
  * (gf_steps() * gf_world() + gf_rank()) * batch on, and each epoch's ranks share the data anew. */
@@ -178,6 +192,12 @@ gf_status gf_step_poll(gf_context *gf);
 /* May block up to exchange.timeout_ns without progress. A tensor that was not declared:
  * GF_ERR_STATE, named. */
 gf_status gf_step_wait(gf_context *gf);
+/* gf_step_wait() for bound_ns at most. In the statistics and in the trace the calls of one step are
+ * one wait, as long as all of them together.
+ * Blocks: up to bound_ns. Valid where gf_step_wait() is.
+ * Returns GF_AGAIN: bound_ns have passed and the step is not whole, call it again; else what
+ * gf_step_wait() returns. */
+gf_status gf_step_wait_for(gf_context *gf, uint64_t bound_ns);
 /* After a step that is whole: true if a non-finite value anywhere made all ranks drop it.
  * gf_gradient() is then undefined and gf_update() changes nothing; the loss scale has fallen. */
 bool gf_step_skipped(const gf_context *gf);
@@ -263,6 +283,12 @@ gf_status gf_barrier(gf_context *gf, struct gf_request *request);
 gf_status gf_request_poll(gf_context *gf, struct gf_request *request);
 /* may block up to exchange.timeout_ns */
 gf_status gf_request_wait(gf_context *gf, struct gf_request *request);
+/* gf_request_wait() for bound_ns at most.
+ * request: one that was posted, the library's to know until this gives anything but GF_AGAIN.
+ * Blocks: up to bound_ns. Valid where gf_request_wait() is.
+ * Returns GF_AGAIN: bound_ns have passed and it has not ended, call it again; else what
+ * gf_request_wait() returns. */
+gf_status gf_request_wait_for(gf_context *gf, struct gf_request *request, uint64_t bound_ns);
 
 /* Block `rank` of a vector: its first element and how many, 0 from world on; block =
  * ceil(elem_count / world). */
@@ -332,6 +358,12 @@ gf_status gf_state_load(gf_context *gf, const void *data, uint64_t bytes);
 gf_status gf_epoch_begin(gf_context *gf, const uint32_t *ended, uint32_t count);
 gf_status gf_epoch_poll(gf_context *gf);
 gf_status gf_epoch_wait(gf_context *gf);
+/* gf_epoch_wait() for bound_ns at most.
+ * Blocks: up to bound_ns, but for the poll that makes the link anew (above). Valid where
+ * gf_epoch_wait() is.
+ * Returns GF_AGAIN: bound_ns have passed and the epoch has not begun, call it again; else what
+ * gf_epoch_wait() returns. */
+gf_status gf_epoch_wait_for(gf_context *gf, uint64_t bound_ns);
 uint32_t gf_epoch_due(const gf_context *gf);
 uint32_t gf_joiners(const gf_context *gf); /* that wait to come in */
 /* This rank leaves with the next epoch: it goes on until gf_epoch_due() tells all and begins that
@@ -367,6 +399,19 @@ uint64_t gf_steps(const gf_context *gf);
 /* The record of the error that failed the context; code GF_OK if there is none. Valid until
  * gf_close(). */
 const struct gf_error *gf_error_last(const gf_context *gf);
+/* The text of that record alone, for a binding without the layout of struct gf_error.
+ * Blocks: no. Valid at any time, on failed contexts too.
+ * Returns one line for a person, without a line end: "" where nothing has failed; never
+ * NULL, for a context that is NULL neither. The library's; valid until gf_close(). */
+const char *gf_error_text(const gf_context *gf);
+
+/* How large a structure of these headers is here, for a binding that writes layouts by hand and
+ * looks at them when it is loaded.
+ * name: "gf_tensor", "gf_state_extra", "gf_footprint", "gf_request", "gf_error", "gf_stats",
+ * "gf_trace_record", "gf_trace_head", "gf_config" or "gf_schedule".
+ * Blocks: no. Valid at any time, in any thread.
+ * Returns bytes; 0: name is NULL, or no such structure. */
+uint32_t gf_struct_bytes(const char *name);
 
 /* How the gradients of a step travel. */
 typedef enum gf_path {
@@ -416,7 +461,7 @@ struct gf_stats {
 };
 /* Fills what size_bytes has room for. Valid at any time, on failed contexts too. GF_ERR_PARAM:
  * size_bytes. */
-gf_status gf_stats(const gf_context *gf, struct gf_stats *stats_out);
+gf_status gf_stats_read(const gf_context *gf, struct gf_stats *stats_out);
 
 /* One operation, as it was; or one gf_step_wait() that blocked. */
 struct gf_trace_record {

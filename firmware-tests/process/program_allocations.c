@@ -315,7 +315,7 @@ int main(int argc, char **argv)
     if (status >= 0) status = gf_open_wait(gf);
     if (status >= 0) status = steps_run(gf, step_count);
     watching = false;
-    if (status >= 0) status = gf_stats(gf, &stats);
+    if (status >= 0) status = gf_stats_read(gf, &stats);
     if (status < 0)
         return refuse(gf_status_name(status),
                       (gf != NULL) ? gf_error_last(gf)->text : "no context");

@@ -45,7 +45,7 @@ gf_status __wrap_gf_tensor_ready(gf_context *gf, uint32_t tensor, gf_queue_handl
 gf_status __wrap_gf_close(gf_context *gf)
 {
     struct gf_stats stats = {.size_bytes = sizeof stats};
-    if ((gf != NULL) && (gf_error_last(gf)->code == GF_OK) && (gf_stats(gf, &stats) == GF_OK))
+    if ((gf != NULL) && (gf_error_last(gf)->code == GF_OK) && (gf_stats_read(gf, &stats) == GF_OK))
         fprintf(stderr, "slowest: rank %d, in %u %% of the steps\n", (int)stats.slowest_peer,
                 stats.slowest_share_percent);
     return __real_gf_close(gf);

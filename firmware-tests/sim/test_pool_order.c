@@ -100,7 +100,7 @@ TEST(the_reverse_order_fuses_as_the_order_given)
         struct gf_stats stats = {.size_bytes = sizeof stats};
         WORLD_OPEN(w, &setup);
         steps_run(&w);
-        assert_int_equal(gf_stats(w.ranks[0].gf, &stats), GF_OK);
+        assert_int_equal(gf_stats_read(w.ranks[0].gf, &stats), GF_OK);
         counts[reversed] = stats.buffer_count;
     }
     assert_true(counts[0] > 2);
@@ -181,7 +181,7 @@ static void moved_world_open(struct world *w, struct world_setup *setup)
 static uint64_t copied(struct world *w)
 {
     struct gf_stats stats = {.size_bytes = sizeof stats};
-    assert_int_equal(gf_stats(w->ranks[0].gf, &stats), GF_OK);
+    assert_int_equal(gf_stats_read(w->ranks[0].gf, &stats), GF_OK);
     return stats.copied_bytes;
 }
 

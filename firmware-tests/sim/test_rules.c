@@ -45,10 +45,13 @@ static int close_context(void)
     X(broadcast_weights, STATUS, "PSTSSTTXSS", gf_broadcast_weights(gf, 0))                      \
     X(request_poll, STATUS, "PPPAPPPXPS", gf_request_poll(gf, &rules_asked))                     \
     X(request_wait, STATUS, "PPPTPPPXPS", gf_request_wait(gf, &rules_asked))                     \
+    X(request_wait_for, STATUS, "PPPAPPPXPS", gf_request_wait_for(gf, &rules_asked, 1000))       \
     X(exchange_take, VALUE, "0011111010", gf_exchange_take(gf, 64) != 0)                         \
     X(close, STATUS, "..T..TT.TS", close_context())                                              \
     X(close_poll, STATUS, "P.AXXAAXAS", gf_close_poll(gf))                                       \
+    X(close_wait_for, STATUS, "P.AXXAAXAS", gf_close_wait_for(gf, 1000))                         \
     X(epoch_begin, STATUS, "PSSSSSSSSS", gf_epoch_begin(gf, NULL, 0))                            \
+    X(epoch_wait_for, STATUS, "PSSSSSSXSS", gf_epoch_wait_for(gf, 1000))                         \
     X(epoch_due, VALUE, "0000000000", gf_epoch_due(gf))                                          \
     X(epoch_poll, STATUS, "PSSSSSSXSS", gf_epoch_poll(gf))                                       \
     X(epoch_wait, STATUS, "PSSSSSSXSS", gf_epoch_wait(gf))                                       \
@@ -58,6 +61,7 @@ static int close_context(void)
     X(left_out, VALUE, "0000000000", gf_left_out(gf))                                            \
     X(rejoined, VALUE, "0000000000", gf_rejoined(gf))                                            \
     X(error_last, VALUE, "0000000000", gf_error_last(gf)->code)                                  \
+    X(error_text, VALUE, "0000000000", gf_error_text(gf)[0] != '\0')                             \
     X(first_rank, VALUE, "0111111111", gf_first_rank(gf))                                        \
     X(first_world, VALUE, "0222222222", gf_first_world(gf))                                      \
     X(rank, VALUE, "0111111111", gf_rank(gf))                                                    \
@@ -76,7 +80,9 @@ static int close_context(void)
     X(metric, VALUE, "0000000000", gf_metric(gf, 0))                                             \
     X(open_poll, STATUS, "PA.....X.S", gf_open_poll(gf))                                         \
     X(open_wait, STATUS, "P......X.S", gf_open_wait(gf))                                         \
-    X(stats, STATUS, "P.........", (stats.size_bytes = sizeof stats, gf_stats(gf, &stats)))      \
+    X(open_wait_for, STATUS, "PA.....X.S", gf_open_wait_for(gf, 1000))                           \
+    X(stats_read, STATUS, "P.........",                                                          \
+      (stats.size_bytes = sizeof stats, gf_stats_read(gf, &stats)))                              \
     X(trace_read, VALUE, "1111111111", gf_trace_read(gf, &record, 1) <= 1)                       \
     X(trace_checkpoint, STATUS, "P.........", gf_trace_checkpoint(gf, 1, 2))                     \
     X(trace_write, STATUS, "P.........", gf_trace_write(gf, trace_put, NULL))                    \
@@ -90,6 +96,7 @@ static int close_context(void)
     X(step_samples, STATUS, "PSSS.SSXSS", gf_step_samples(gf, 1))                                \
     X(step_skipped, VALUE, "0000001000", gf_step_skipped(gf))                                    \
     X(step_wait, STATUS, "PSSSS..XSS", gf_step_wait(gf))                                         \
+    X(step_wait_for, STATUS, "PSSSS..XSS", gf_step_wait_for(gf, 1000))                           \
     X(steps, VALUE, "0000011000", gf_steps(gf))                                                  \
     X(tensor_copy, STATUS, "PSSS.SSXSS", gf_tensor_copy(gf, 1, floats, 0))                       \
     X(tensor_ready, STATUS, "PSSS.SSXSS", gf_tensor_ready(gf, 1, 0))                             \

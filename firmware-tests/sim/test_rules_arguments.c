@@ -310,13 +310,17 @@ TEST(arguments_of_states_epochs_and_statistics)
     RULE(gf_epoch_begin(gf, &nobody, 1), 'P', "ended[0] is 99");
     RULE(gf_shrink(gf, NULL, 0), 'S', "nothing has failed");
     RULE(gf_admit(gf), 'S', "nothing has failed, and nobody waits or leaves");
-    RULE(gf_stats(gf, NULL), 'P', "size_bytes = 0");
+    RULE(gf_stats_read(gf, NULL), 'P', "size_bytes = 0");
     stats.size_bytes = 0;
-    RULE(gf_stats(gf, &stats), 'P', "size_bytes = 0");
+    RULE(gf_stats_read(gf, &stats), 'P', "size_bytes = 0");
     stats.size_bytes = sizeof stats + 8;
-    RULE(gf_stats(gf, &stats), 'P', "allowed are");
+    RULE(gf_stats_read(gf, &stats), 'P', "allowed are");
     stats.size_bytes = offsetof(struct gf_stats, wait_ns); /* an older caller's */
-    RULE(gf_stats(gf, &stats), '.', NULL);
+    RULE(gf_stats_read(gf, &stats), '.', NULL);
+    RULE(gf_struct_bytes("gf_tensor") == sizeof(struct gf_tensor), '1', NULL);
+    RULE(gf_struct_bytes("gf_stats") == sizeof stats, '1', NULL);
+    RULE(gf_struct_bytes("gf_tensors"), '0', NULL);
+    RULE(gf_struct_bytes(NULL), '0', NULL);
     RULE(gf_trace_read(gf, NULL, 4), '0', NULL);
     RULE(gf_trace_read(gf, &record, 0), '0', NULL);
     RULE(gf_trace_write(gf, NULL, NULL), 'P', NULL);

@@ -357,7 +357,7 @@ TEST(an_older_caller_gets_what_it_knows)
     world_step_run(&w, &step);
     memset(&stats, 0xee, sizeof stats);
     stats.size_bytes = offsetof(struct gf_stats, wire_bytes);
-    assert_int_equal(gf_stats(w.ranks[0].gf, &stats), GF_OK);
+    assert_int_equal(gf_stats_read(w.ranks[0].gf, &stats), GF_OK);
     assert_int_equal(stats.steps, 1);
     assert_int_equal(stats.size_bytes, offsetof(struct gf_stats, wire_bytes));
     assert_int_equal(stats.wire_bytes, UINT64_C(0xeeeeeeeeeeeeeeee));

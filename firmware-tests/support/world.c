@@ -435,7 +435,7 @@ void world_expect_log(const struct world *w, uint32_t rank, const char *text)
 struct gf_stats world_stats(const struct world *w, uint32_t rank)
 {
     struct gf_stats stats = {.size_bytes = sizeof stats};
-    assert_int_equal(gf_stats(w->ranks[rank].gf, &stats), GF_OK);
+    assert_int_equal(gf_stats_read(w->ranks[rank].gf, &stats), GF_OK);
     return stats;
 }
 

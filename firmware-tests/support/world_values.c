@@ -123,6 +123,6 @@ void world_expect_failed(struct world *w, uint32_t rank, gf_status code)
     assert_int_equal(gf_heartbeat(gf), code);
     assert_int_equal(gf_allreduce(gf, (gf_mem)(uintptr_t)&value, 1, GF_TYPE_F32, &request), code);
     assert_int_equal(gf_request_poll(gf, &request), code);
-    assert_int_equal(gf_stats(gf, &stats), GF_OK);
+    assert_int_equal(gf_stats_read(gf, &stats), GF_OK);
     assert_int_equal(gf_error_last(gf)->code, code);
 }

@@ -77,11 +77,12 @@ TEST(the_walk_hands_out_what_it_measured)
         struct gf_footprint need;
         char *memory;
         char *region;
+        char error[256];
         uint32_t msgs;
         assert_non_null(sim);
         config_of(&config, &drivers, sim, row % world, world);
         vary(&config, row);
-        assert_int_equal(gf_layout_make(&config, tensors, LENGTH(tensors), &layout), GF_OK);
+        assert_int_equal(gf_layout_make(&config, tensors, LENGTH(tensors), &layout, error), GF_OK);
         assert_int_equal(gf_measure(&config, tensors, LENGTH(tensors), &need), GF_OK);
         assert_memory_equal(&need, &layout.footprint, sizeof need);
         assert_int_equal(need.control_bytes % GF_PAGE_BYTES, 0);

@@ -66,15 +66,26 @@ static gf_status leave_begin(gf_context *gf)
     return GF_OK;
 }
 
-gf_status gf_close_poll(gf_context *gf)
+/* GF_AGAIN: there is something to wait for; anything else is the answer. */
+static gf_status leave_enter(gf_context *gf)
 {
     gf_status status = gf_own(gf);
     if (status < 0) return status;
     (void)leave_begin(gf);
     if (gf->phase == GF_PHASE_FAILED) return gf->error.code;
-    return ((gf->phase == GF_PHASE_LEAVE) || (gf->phase == GF_PHASE_FAILING))
-               ? leave_progress(gf, NULL)
-               : GF_OK;
+    return ((gf->phase == GF_PHASE_LEAVE) || (gf->phase == GF_PHASE_FAILING)) ? GF_AGAIN : GF_OK;
+}
+
+gf_status gf_close_poll(gf_context *gf)
+{
+    gf_status status = leave_enter(gf);
+    return (status == GF_AGAIN) ? leave_progress(gf, NULL) : status;
+}
+
+gf_status gf_close_wait_for(gf_context *gf, uint64_t bound_ns)
+{
+    gf_status status = leave_enter(gf);
+    return (status == GF_AGAIN) ? gf_wait_for(gf, leave_progress, NULL, bound_ns) : status;
 }
 
 gf_status gf_close(gf_context *gf)

@@ -242,6 +242,11 @@ void gf_abort(gf_context *gf)
     if (gf != NULL) atomic_store_explicit(&gf->aborted, 1, memory_order_relaxed);
 }
 
+const char *gf_error_text(const gf_context *gf)
+{
+    return gf_error_last(gf)->text;
+}
+
 const struct gf_error *gf_error_last(const gf_context *gf)
 {
     static const struct gf_error none = {.peer = GF_RANK_NONE, .tensor = GF_TENSOR_NONE};

@@ -198,8 +198,13 @@ gf_status gf_open_poll(gf_context *gf)
     return (status < 0) ? status : open_progress(gf, NULL);
 }
 
-gf_status gf_open_wait(gf_context *gf)
+gf_status gf_open_wait_for(gf_context *gf, uint64_t bound_ns)
 {
     gf_status status = open_enter(gf);
-    return (status < 0) ? status : gf_wait(gf, open_progress, NULL);
+    return (status < 0) ? status : gf_wait_for(gf, open_progress, NULL, bound_ns);
+}
+
+gf_status gf_open_wait(gf_context *gf)
+{
+    return gf_open_wait_for(gf, GF_WAIT_UNBOUNDED);
 }

@@ -203,8 +203,8 @@ struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout,
     return parts;
 }
 
-static gf_status layout_make(const struct gf_config *config, const struct gf_tensor *tensors,
-                             uint32_t tensor_count, struct gf_layout *layout, char *error_out)
+gf_status gf_layout_make(const struct gf_config *config, const struct gf_tensor *tensors,
+                         uint32_t tensor_count, struct gf_layout *layout, char *error_out)
 {
     struct gf_arena control = {0};
     struct gf_arena exchange = {0};
@@ -258,23 +258,26 @@ static gf_status layout_make(const struct gf_config *config, const struct gf_ten
     return GF_OK;
 }
 
-gf_status gf_layout_make(const struct gf_config *config, const struct gf_tensor *tensors,
-                         uint32_t tensor_count, struct gf_layout *layout_out)
+gf_status gf_measure_told(const struct gf_config *config, const struct gf_tensor *tensors,
+                          uint32_t tensor_count, char *error_out,
+                          struct gf_footprint *footprint_out)
 {
-    const struct gf_log log = {config->log, config->log_user};
-    char error[256] = "";
-    gf_status status = layout_make(config, tensors, tensor_count, layout_out, error);
-    if (status < 0) gf_log_line(&log, GF_LOG_ERROR, "%s", error);
+    struct gf_layout layout;
+    gf_status status = gf_layout_make(config, tensors, tensor_count, &layout, error_out);
+    if (status == GF_OK) *footprint_out = layout.footprint;
     return status;
 }
 
 gf_status gf_measure(const struct gf_config *config, const struct gf_tensor *tensors,
                      uint32_t tensor_count, struct gf_footprint *footprint_out)
 {
-    struct gf_layout layout;
+    char error[256] = "";
     gf_status status;
     if ((config == NULL) || (footprint_out == NULL)) return GF_ERR_PARAM;
-    if ((status = gf_layout_make(config, tensors, tensor_count, &layout)) < 0) return status;
-    *footprint_out = layout.footprint;
-    return GF_OK;
+    status = gf_measure_told(config, tensors, tensor_count, error, footprint_out);
+    if (status < 0) {
+        const struct gf_log log = {config->log, config->log_user};
+        gf_log_line(&log, GF_LOG_ERROR, "%s", error);
+    }
+    return status;
 }

@@ -77,9 +77,10 @@ uint64_t gf_layout_staging_bytes(const struct gf_layout *layout);
  * error_out[256]. */
 gf_status gf_layout_resolve(struct gf_layout *layout, char *error_out);
 
-/* Everything that follows from configuration, environment and tensors. What is wrong is logged. */
+/* Everything that follows from configuration, environment and tensors. An error has a line in
+ * error_out[256]. */
 gf_status gf_layout_make(const struct gf_config *config, const struct gf_tensor *tensors,
-                         uint32_t tensor_count, struct gf_layout *layout_out);
+                         uint32_t tensor_count, struct gf_layout *layout_out, char *error_out);
 struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct gf_arena *control);
 struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout,
                                             struct gf_arena *exchange);

@@ -16,6 +16,7 @@
 #include "lib/core/layout.h"
 #include "lib/core/vote.h"
 #include "lib/device/device.h"
+#include "lib/settings/settings.h"
 
 static void context_lay(const struct gf_layout *layout, const struct gf_control_parts *parts,
                         gf_context *gf)
@@ -293,21 +294,18 @@ static gf_status context_open(const struct gf_layout *layout, const struct gf_co
     return GF_OK;
 }
 
-static gf_status memory_check(const struct gf_config *config, const struct gf_layout *layout,
-                              const void *memory, uint64_t memory_bytes)
+static gf_status memory_check(const struct gf_layout *layout, const void *memory,
+                              uint64_t memory_bytes, char *error_out)
 {
-    const struct gf_log log = {config->log, config->log_user};
-    if ((memory == NULL) || ((uintptr_t)memory % GF_ALIGN_BYTES != 0)) {
-        gf_log_line(&log, GF_LOG_ERROR, "gf_open: memory at %p; it must be aligned to %u bytes",
-                    memory, GF_ALIGN_BYTES);
-        return GF_ERR_PARAM;
-    }
-    if (memory_bytes < layout->footprint.control_bytes) {
-        gf_log_line(
-            &log, GF_LOG_ERROR, "gf_open: %llu bytes of memory, gf_measure() asked for %llu",
-            (unsigned long long)memory_bytes, (unsigned long long)layout->footprint.control_bytes);
-        return GF_ERR_ARENA;
-    }
+    const uint64_t needed_bytes = layout->footprint.control_bytes;
+    if ((memory == NULL) || ((uintptr_t)memory % GF_ALIGN_BYTES != 0))
+        return gf_config_refuse(error_out, GF_ERR_PARAM,
+                                "gf_open: memory at %p; it must be aligned to %u bytes", memory,
+                                GF_ALIGN_BYTES);
+    if (memory_bytes < needed_bytes)
+        return gf_config_refuse(error_out, GF_ERR_ARENA,
+                                "gf_open: %llu bytes of memory, gf_measure() asked for %llu",
+                                (unsigned long long)memory_bytes, (unsigned long long)needed_bytes);
     return GF_OK;
 }
 
@@ -333,28 +331,41 @@ static gf_status memory_open(const struct gf_layout *layout, const struct gf_ten
 
 /* The main thread's stack grows up to the limit of now. Another thread's cannot be asked for
  * without an allocation. */
-static bool stack_suffices(const struct gf_config *config)
+static gf_status stack_check(char *error_out)
 {
-    const struct gf_log log = {config->log, config->log_user};
     struct rlimit stack;
-    if ((gettid() != getpid()) || (getrlimit(RLIMIT_STACK, &stack) != 0)) return true;
-    if (stack.rlim_cur >= GF_STACK_BYTES) return true;
-    gf_log_line(&log, GF_LOG_ERROR,
-                "gf_open: the stack may grow to %llu KiB; %u KiB are needed: raise it (ulimit -s)",
-                (unsigned long long)stack.rlim_cur / 1024, GF_STACK_BYTES / 1024);
-    return false;
+    if ((gettid() != getpid()) || (getrlimit(RLIMIT_STACK, &stack) != 0)) return GF_OK;
+    if (stack.rlim_cur >= GF_STACK_BYTES) return GF_OK;
+    return gf_config_refuse(error_out, GF_ERR_SYSTEM,
+                            "gf_open: the stack may grow to %llu KiB; %u KiB are needed: raise it "
+                            "(ulimit -s)",
+                            (unsigned long long)stack.rlim_cur / 1024, GF_STACK_BYTES / 1024);
+}
+
+gf_status gf_open_told(const struct gf_config *config, const struct gf_tensor *tensors,
+                       uint32_t tensor_count, void *memory, uint64_t memory_bytes, char *error_out,
+                       gf_context **gf_out)
+{
+    struct gf_layout layout;
+    gf_status status;
+    *gf_out = NULL;
+    if ((status = stack_check(error_out)) < 0) return status;
+    if ((status = gf_layout_make(config, tensors, tensor_count, &layout, error_out)) < 0)
+        return status;
+    if ((status = memory_check(&layout, memory, memory_bytes, error_out)) < 0) return status;
+    return memory_open(&layout, tensors, tensor_count, memory, memory_bytes, gf_out);
 }
 
 gf_status gf_open(const struct gf_config *config, const struct gf_tensor *tensors,
                   uint32_t tensor_count, void *memory, uint64_t memory_bytes, gf_context **gf_out)
 {
-    struct gf_layout layout;
+    char error[256] = "";
     gf_status status;
-
     if ((config == NULL) || (gf_out == NULL)) return GF_ERR_PARAM;
-    *gf_out = NULL;
-    if (!stack_suffices(config)) return GF_ERR_SYSTEM;
-    if ((status = gf_layout_make(config, tensors, tensor_count, &layout)) < 0) return status;
-    if ((status = memory_check(config, &layout, memory, memory_bytes)) < 0) return status;
-    return memory_open(&layout, tensors, tensor_count, memory, memory_bytes, gf_out);
+    status = gf_open_told(config, tensors, tensor_count, memory, memory_bytes, error, gf_out);
+    if (error[0] != '\0') {
+        const struct gf_log log = {config->log, config->log_user};
+        gf_log_line(&log, GF_LOG_ERROR, "%s", error);
+    }
+    return status;
 }

@@ -344,13 +344,25 @@ gf_status gf_request_poll(gf_context *gf, struct gf_request *request)
                              : request_answer(gf, pending, gf_request_progress(gf, pending));
 }
 
-gf_status gf_request_wait(gf_context *gf, struct gf_request *request)
+static gf_status request_wait(gf_context *gf, const struct gf_request *request, uint64_t bound_ns,
+                              const char *call)
 {
     gf_status status = GF_OK;
-    struct gf_pending *pending = request_enter(gf, request, "gf_request_wait", &status);
+    struct gf_pending *pending = request_enter(gf, request, call, &status);
     return (pending == NULL)
                ? status
-               : request_answer(gf, pending, gf_wait(gf, gf_request_progress, pending));
+               : request_answer(gf, pending,
+                                gf_wait_for(gf, gf_request_progress, pending, bound_ns));
+}
+
+gf_status gf_request_wait(gf_context *gf, struct gf_request *request)
+{
+    return request_wait(gf, request, GF_WAIT_UNBOUNDED, "gf_request_wait");
+}
+
+gf_status gf_request_wait_for(gf_context *gf, struct gf_request *request, uint64_t bound_ns)
+{
+    return request_wait(gf, request, bound_ns, "gf_request_wait_for");
 }
 
 void gf_block(uint64_t elem_count, uint32_t world, uint32_t rank, uint64_t *first_out,

@@ -446,33 +446,45 @@ gf_status gf_step_poll(gf_context *gf)
     return (status == GF_OK) ? gf_step_progress(gf, NULL) : status;
 }
 
-gf_status gf_step_wait(gf_context *gf)
+static gf_status step_wait(gf_context *gf, uint64_t bound_ns, const char *call)
 {
+    struct gf_stats *stats;
     gf_status status;
     uint64_t begin_ns;
     uint64_t end_ns;
     if ((gf != NULL) && (gf->phase == GF_PHASE_READY) && gf_step_is_whole(gf) &&
         (gf_enter(gf) == GF_OK))
         return GF_OK;
-    if ((status = step_enter(gf, "gf_step_wait")) < 0) return status;
+    if ((status = step_enter(gf, call)) < 0) return status;
     if ((gf->phase == GF_PHASE_STEP) && (gf->step.declared < gf->tensor_count)) {
         uint32_t missing = 0;
         while (gf->tensors[missing].ready != 0) missing++;
-        return gf_refuse(
-            gf, GF_ERR_STATE,
-            "gf_step_wait: tensor %u \"%s\" was not declared ready in step %llu (%u of %u were)",
-            missing, gf->tensors[missing].name, (unsigned long long)gf->step.number,
-            gf->step.declared, gf->tensor_count);
+        return gf_refuse(gf, GF_ERR_STATE,
+                         "%s: tensor %u \"%s\" was not declared ready in step %llu (%u of %u were)",
+                         call, missing, gf->tensors[missing].name,
+                         (unsigned long long)gf->step.number, gf->step.declared, gf->tensor_count);
     }
     begin_ns = gf_now(gf);
     gf_device_turn_begin(gf);
-    status = gf_wait(gf, gf_step_progress, NULL);
+    status = gf_wait_for(gf, gf_step_progress, NULL, bound_ns);
     gf_device_turn_end(gf, GF_OPERATION_STEP);
     end_ns = gf_now(gf);
-    gf_trace_wait(gf, status, begin_ns, end_ns);
-    gf->observed.stats.last_wait_ns = end_ns - begin_ns;
-    gf->observed.stats.wait_ns += gf->observed.stats.last_wait_ns;
+    stats = &gf->observed.stats;
+    stats->last_wait_ns += end_ns - begin_ns;
+    stats->wait_ns += end_ns - begin_ns;
+    /* one record a step, of all that it waited */
+    if (status != GF_AGAIN) gf_trace_wait(gf, status, end_ns - stats->last_wait_ns, end_ns);
     return status;
+}
+
+gf_status gf_step_wait(gf_context *gf)
+{
+    return step_wait(gf, GF_WAIT_UNBOUNDED, "gf_step_wait");
+}
+
+gf_status gf_step_wait_for(gf_context *gf, uint64_t bound_ns)
+{
+    return step_wait(gf, bound_ns, "gf_step_wait_for");
 }
 
 bool gf_step_skipped(const gf_context *gf)

@@ -14,9 +14,14 @@
 /* at ranks of other cores: a part of what it takes to give this one away */
 #define SPINS_OVERSUBSCRIBED 32u
 
+static uint64_t sleep_ns(const gf_context *gf, uint64_t longest_ns)
+{
+    return (gf->waiting.left_ns < longest_ns) ? gf->waiting.left_ns : longest_ns;
+}
+
 static void sleep_on_drivers(gf_context *gf, uint64_t longest_ns)
 {
-    const struct timespec longest = {.tv_nsec = (long)longest_ns};
+    const struct timespec longest = {.tv_nsec = (long)sleep_ns(gf, longest_ns)};
     struct pollfd fds[2];
     nfds_t count = 0;
     /* on the way to an epoch: nobody polls what it still says */
@@ -66,7 +71,7 @@ static void sleep_on_flags(gf_context *gf)
         gf->link->driver->flag_arm(gf->link, at);
         return;
     }
-    gf->link->driver->flag_sleep(gf->link, at, SLEEP_NS);
+    gf->link->driver->flag_sleep(gf->link, at, sleep_ns(gf, SLEEP_NS));
     gf->polled.members_skip = 0; /* it may be news of a failure that has woken it: gf_wake() */
     gf->polled.link_ns = 0;
 }
@@ -123,8 +128,10 @@ static uint32_t spins_of(const gf_context *gf)
     return gf->waiting.oversubscribed ? SPINS_OVERSUBSCRIBED : SPINS;
 }
 
-gf_status gf_wait(gf_context *gf, gf_status (*progress)(gf_context *gf, void *arg), void *arg)
+gf_status gf_wait_for(gf_context *gf, gf_status (*progress)(gf_context *gf, void *arg), void *arg,
+                      uint64_t bound_ns)
 {
+    const uint64_t begin_ns = (bound_ns == GF_WAIT_UNBOUNDED) ? 0 : gf_now(gf);
     const uint32_t spins = spins_of(gf);
     uint64_t moved_ns = gf->waiting.moved_ns;
     uint64_t before = place(gf);
@@ -140,6 +147,8 @@ gf_status gf_wait(gf_context *gf, gf_status (*progress)(gf_context *gf, void *ar
         if (yielded_ns != 0) gf_idle_yielded(&gf->waiting.idling, yielded_ns, gf->polled.at_ns);
         yielded_ns = 0;
         if (status != GF_AGAIN) return status;
+        if (gf->polled.at_ns - begin_ns >= bound_ns) return GF_AGAIN;
+        gf->waiting.left_ns = bound_ns - (gf->polled.at_ns - begin_ns);
         polls++;
         if ((gf->waiting.moved_ns != moved_ns) || (place(gf) != before)) polls = 0;
         moved_ns = gf->waiting.moved_ns;

@@ -15,10 +15,19 @@ struct gf_waiting {
     bool awaits_core; /* what is awaited needs this core: give it away at once */
     /* inside of gf_wait(): how often a poll may look for a flag before it returns */
     uint32_t spins;
+    uint64_t left_ns; /* inside of gf_wait(): no sleep is longer */
 };
 
-/* Polls until poll() gives anything but GF_AGAIN, idling as the configuration says. */
-gf_status gf_wait(gf_context *gf, gf_status (*poll)(gf_context *gf, void *arg), void *arg);
+/* Polls until poll() gives anything but GF_AGAIN, idling as the configuration says; for bound_ns at
+ * most, after which it gives GF_AGAIN itself. */
+#define GF_WAIT_UNBOUNDED UINT64_MAX
+gf_status gf_wait_for(gf_context *gf, gf_status (*poll)(gf_context *gf, void *arg), void *arg,
+                      uint64_t bound_ns);
+static inline gf_status gf_wait(gf_context *gf, gf_status (*poll)(gf_context *gf, void *arg),
+                                void *arg)
+{
+    return gf_wait_for(gf, poll, arg, GF_WAIT_UNBOUNDED);
+}
 
 /* The ranks that sleep until a flag comes look at the control channel at once. */
 void gf_wake(gf_context *gf);

@@ -359,6 +359,12 @@ gf_status gf_epoch_wait(gf_context *gf)
     return (status < 0) ? status : gf_wait(gf, gf_change_progress, NULL);
 }
 
+gf_status gf_epoch_wait_for(gf_context *gf, uint64_t bound_ns)
+{
+    gf_status status = change_enter(gf, "gf_epoch_wait_for");
+    return (status < 0) ? status : gf_wait_for(gf, gf_change_progress, NULL, bound_ns);
+}
+
 gf_status gf_leave(gf_context *gf)
 {
     gf_status status = gf_enter(gf);

@@ -36,7 +36,7 @@ void gf_opened_count(gf_context *gf)
     gf->observed.stats.foreign_bytes = (now_bytes > ours_bytes) ? now_bytes - ours_bytes : 0;
 }
 
-gf_status gf_stats(const gf_context *gf, struct gf_stats *stats_out)
+gf_status gf_stats_read(const gf_context *gf, struct gf_stats *stats_out)
 {
     struct gf_stats stats;
     uint32_t size_bytes;
@@ -44,7 +44,7 @@ gf_status gf_stats(const gf_context *gf, struct gf_stats *stats_out)
     size_bytes = (stats_out != NULL) ? stats_out->size_bytes : 0;
     if ((size_bytes < offsetof(struct gf_stats, steps)) || (size_bytes > sizeof stats)) {
         gf_log_line(&gf->log, GF_LOG_ERROR,
-                    "rank %u: gf_stats: size_bytes = %u: allowed are %zu to %zu", gf->rank,
+                    "rank %u: gf_stats_read: size_bytes = %u: allowed are %zu to %zu", gf->rank,
                     size_bytes, offsetof(struct gf_stats, steps), sizeof stats);
         return GF_ERR_PARAM;
     }

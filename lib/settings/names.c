@@ -1,4 +1,6 @@
 /* Names and sizes of the public enums. */
+#include <string.h>
+
 #include "lib/settings/settings.h"
 
 #define NAME_OF(names, number, unknown)                                                      \
@@ -64,6 +66,23 @@ size_t gf_type_size_bytes(gf_type type)
     static const unsigned char bytes[GF_TYPE_COUNT] = {
         [GF_TYPE_F32] = 4, [GF_TYPE_F16] = 2, [GF_TYPE_BF16] = 2};
     return NAME_OF(bytes, type, 0); /* no such type */
+}
+
+uint32_t gf_struct_bytes(const char *name)
+{
+    static const struct {
+        const char *name;
+        uint32_t bytes;
+    } structs[] = {
+#define STRUCT(name) {#name, (uint32_t)sizeof(struct name)}
+        STRUCT(gf_tensor), STRUCT(gf_state_extra), STRUCT(gf_footprint),    STRUCT(gf_request),
+        STRUCT(gf_error),  STRUCT(gf_stats),       STRUCT(gf_trace_record), STRUCT(gf_trace_head),
+        STRUCT(gf_config), STRUCT(gf_schedule),
+#undef STRUCT
+    };
+    for (size_t i = 0; (name != NULL) && (i < sizeof structs / sizeof structs[0]); i++)
+        if (strcmp(name, structs[i].name) == 0) return structs[i].bytes;
+    return 0;
 }
 
 const char *const gf_type_names[GF_TYPE_COUNT] = {"fp32", "fp16", "bf16"};

@@ -151,7 +151,7 @@ static int size_run(const struct perf_options *options, struct perf_device *devi
     }
     if ((result == 0) && (report->row_count == 0)) {
         status = perf_nccl_open(&perf, options->nccl_path);
-        if (status >= 0) status = gf_stats(perf.gf, &stats);
+        if (status >= 0) status = gf_stats_read(perf.gf, &stats);
         (void)snprintf(report->gpu, sizeof report->gpu, "%s", device->own.gpu->name);
         report->path = gf_path_name((gf_path)stats.path);
         (void)snprintf(report->nccl, sizeof report->nccl, "%s", device->nccl.text);

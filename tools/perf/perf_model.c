@@ -181,7 +181,7 @@ static gf_status replay_run(struct replay *replay, struct perf_row *row, struct 
     uint32_t count = 0;
     gf_status status = checked_step(replay, &wrong);
     if ((status < 0) || ((status = samples_run(replay, &count)) < 0)) return status;
-    if ((status = gf_stats(replay->gf, &stats)) < 0) return status;
+    if ((status = gf_stats_read(replay->gf, &stats)) < 0) return status;
     row->algorithm = algorithm_of_largest(replay->gf);
     if ((status = perf_greatest(replay->gf, replay->times_us, count)) < 0) return status;
     perf_row_fill(replay->times_us, count,

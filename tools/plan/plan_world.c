@@ -176,7 +176,7 @@ static void step_ended(struct plan_world *w, struct plan_rank *self, uint32_t ra
 static struct gf_stats stats_of(const struct plan_rank *self)
 {
     struct gf_stats stats = {.size_bytes = sizeof stats};
-    (void)gf_stats(self->gf, &stats);
+    (void)gf_stats_read(self->gf, &stats);
     return stats;
 }
 

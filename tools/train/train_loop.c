@@ -214,7 +214,7 @@ static gf_status train_one(struct train *train, uint64_t *step_ns)
     uint64_t slot = (train->step - train->loop_first) % train->series_max;
     gf_status status = train_step(train, &loss);
     if (status < 0) return status;
-    status = gf_stats(train->gf, &train->stats);
+    status = gf_stats_read(train->gf, &train->stats);
     if (status < 0) return status;
     uint64_t now_ns = tool_clock_ns();
     train->step_seconds[slot] = (float)(now_ns - *step_ns) * 1e-9f;

@@ -10,7 +10,7 @@
 static uint64_t sent_bytes(const gf_context *gf)
 {
     struct gf_stats stats = {.size_bytes = sizeof stats};
-    return (gf_stats(gf, &stats) < 0) ? 0 : stats.wire_bytes + stats.mapped_bytes;
+    return (gf_stats_read(gf, &stats) < 0) ? 0 : stats.wire_bytes + stats.mapped_bytes;
 }
 
 static gf_status exchange(struct net_split *split,

@@ -153,7 +153,7 @@ uint64_t train_weights_hash(struct train *train)
 static gf_status stats_begin(struct train *train)
 {
     train->stats_trained.size_bytes = sizeof train->stats_trained;
-    gf_status status = gf_stats(train->gf, &train->stats_trained);
+    gf_status status = gf_stats_read(train->gf, &train->stats_trained);
     train->stats = train->stats_trained;
     return status;
 }
