@@ -102,6 +102,7 @@ struct gf_context {
     struct gf_buffers buffers;
     struct gf_finite finite;
     struct gf_step step;
+    char *extra_stage;       /* of config.state_extra (extra.h) */
     uint64_t *vote;          /* in the exchange region: [GF_VOTE_WORDS], then the chunk norms */
     uint64_t together_ns;    /* the last vote, or the warm-up, ended */
     uint64_t samples_before; /* of all ranks in the last step that had any */

@@ -156,15 +156,17 @@ TEST(configurations_of_a_job)
     config.state_extra = &extra;
     RULE(gf_measure(&config, brief, 3, &need), '.', NULL);
     config.state_extra_count = GF_STATE_EXTRA_MAX + 1;
-    RULE(gf_measure(&config, brief, 3, &need), 'P', "state_extra_count = 1025; allowed are 1024");
+    RULE(gf_measure(&config, brief, 3, &need), 'P', "state_extra_count = 65537; allowed are 65536");
     config.state_extra_count = 1;
-    extra.bytes = 6;
-    RULE(gf_measure(&config, brief, 3, &need), 'P', "multiples of 4");
-    extra.bytes = 4;
-    extra.data = (char *)moments + 2;
-    RULE(gf_measure(&config, brief, 3, &need), 'P', "multiples of 4");
+    extra.bytes = 15; /* any size on any address */
+    extra.data = (char *)moments + 1;
+    RULE(gf_measure(&config, brief, 3, &need), '.', NULL);
     extra.data = NULL;
-    RULE(gf_measure(&config, brief, 3, &need), 'P', "multiples of 4");
+    RULE(gf_measure(&config, brief, 3, &need), 'P', "an address unless it has no bytes");
+    extra.data = moments;
+    extra.bytes = UINT64_MAX;
+    RULE(gf_measure(&config, brief, 3, &need), 'P', "state_extra[0] of 1: moments, 184467440737");
+    extra.data = NULL;
     extra.bytes = 0;
     RULE(gf_measure(&config, brief, 3, &need), '.', NULL);
     extra.name = NULL;

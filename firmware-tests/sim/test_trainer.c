@@ -2,14 +2,20 @@
  * ranks at once, and are the same on all of them after a death, a rejoin and a load. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/elastic.h"
+#include "lib/core/extra.h"
 
-#define STATE_BYTES (offsetof(struct trainer, odd) + 3 * sizeof(uint32_t))
+#define STATE_BYTES offsetof(struct trainer, extra)
+#define SMALL 250u /* regions that travel many in a message, in more than one */
 
-/* A trainer: flat weights and momentum of its own. `odd` is no multiple of 8 bytes. */
+/* A trainer: flat weights and momentum of its own, and regions of any size on any address. */
 static struct trainer {
     float weight[ELASTIC_ELEMS], momentum[ELASTIC_ELEMS];
-    uint32_t odd[3];
-    struct gf_state_extra extra[3];
+    uint32_t odd[3];     /* no multiple of 8 bytes */
+    char half[1 + 30];   /* 15 values of 16 bits, on an odd address */
+    char wide[1 + 5001]; /* likewise, and more than a small one */
+    char flag;
+    char small[SMALL][301];
+    struct gf_state_extra extra[7 + SMALL];
     uint32_t thinks; /* turns between the end of a step and its update */
 } trainers[ELASTIC_RANKS_MAX];
 static const char *third_name;
@@ -23,6 +29,12 @@ static void vary(uint32_t rank, struct gf_config *config, const struct gf_tensor
     trainer->extra[1] =
         (struct gf_state_extra){"momentum", trainer->momentum, sizeof trainer->momentum};
     trainer->extra[2] = (struct gf_state_extra){"odd", trainer->odd, sizeof trainer->odd};
+    trainer->extra[3] = (struct gf_state_extra){"half", trainer->half + 1, 30};
+    trainer->extra[4] = (struct gf_state_extra){"wide", trainer->wide + 1, 5001};
+    trainer->extra[5] = (struct gf_state_extra){"flag", &trainer->flag, 1};
+    trainer->extra[6] = (struct gf_state_extra){"nothing", NULL, 0};
+    for (uint32_t i = 0; i < SMALL; i++)
+        trainer->extra[7 + i] = (struct gf_state_extra){"small", trainer->small[i], 300 - i % 5};
     if ((rank == third_rank) && (third_name != NULL)) trainer->extra[2].name = third_name;
     config->state_extra = trainer->extra;
     config->state_extra_count = LENGTH(trainer->extra);
@@ -36,6 +48,14 @@ static struct world_setup setup_of(uint32_t world)
     setup.config.optimizer.kind = GF_OPTIMIZER_NONE;
     setup.vary = vary;
     return setup;
+}
+
+/* All of each region but the first three, by a step's number; what lies around them is 0. */
+static void regions_fill(struct trainer *trainer, int step)
+{
+    for (uint32_t i = 3; i < LENGTH(trainer->extra); i++)
+        if (trainer->extra[i].bytes > 0)
+            memset(trainer->extra[i].data, step + (int)i, trainer->extra[i].bytes);
 }
 
 /* Momentum SGD as somebody else wrote it. */
@@ -56,13 +76,16 @@ static gf_status apply(struct world *w, uint32_t rank)
         }
     }
     trainer->odd[2] = (uint32_t)gf_steps(w->ranks[rank].gf);
+    regions_fill(trainer, (int)gf_steps(w->ranks[rank].gf));
     return gf_updated(w->ranks[rank].gf);
 }
 
 /* a new process knows nothing */
 static void start(uint32_t rank)
 {
-    memset(&trainers[rank], 0xa5, STATE_BYTES);
+    for (uint32_t i = 0; i < LENGTH(trainers[rank].extra); i++)
+        if (trainers[rank].extra[i].bytes > 0)
+            memset(trainers[rank].extra[i].data, 0xa5, trainers[rank].extra[i].bytes);
 }
 
 static void train(struct world *w, const struct elastic_event *script)
@@ -126,21 +149,34 @@ TEST(a_rank_that_rejoins_has_it_too)
     }
 }
 
-/* Rank 1 in turns what gf_broadcast_weights() does in one call on rank 0. */
+/* Rank 1 in turns what gf_broadcast_weights() does in one call on rank 0. `next` is 1 while a message
+ * is under way, DONE after the last. */
+#define DONE 2u
+static struct {
+    uint32_t bulk, first, end; /* the next region; those whose rests are in the message */
+    struct gf_request request;
+} receiving;
+
 static gf_status receive(struct world *w, uint32_t rank, void *arg)
 {
-    static struct gf_request request;
     gf_context *gf = w->ranks[rank].gf;
     uint32_t *next = &w->ranks[rank].next;
-    const struct gf_state_extra *extra = &trainers[rank].extra[*next / 2];
-    gf_status status;
-    if (*next == 2 * LENGTH(trainers[rank].extra)) return GF_AGAIN;
-    if (*next % 2 == 0)
-        status = gf_broadcast(gf, (gf_mem)(uintptr_t)extra->data, extra->bytes / 4, GF_TYPE_F32, 0,
-                              &request);
-    else
-        status = gf_request_poll(gf, &request);
-    if (status == GF_OK) ++*next;
+    gf_status status = GF_AGAIN;
+    gf_mem data;
+    uint64_t words;
+    if (*next == 1) {
+        if ((status = gf_request_poll(gf, &receiving.request)) != GF_OK) return status;
+        gf_extra_rests_move(gf, receiving.first, receiving.end, false);
+        receiving.first = receiving.end;
+        *next = 0;
+    }
+    if (*next == DONE) return GF_AGAIN;
+    if ((words = gf_extra_bulk(gf, &receiving.bulk, &data)) == 0) {
+        words = gf_extra_rests(gf, receiving.first, &receiving.end);
+        data = (gf_mem)(uintptr_t)gf->extra_stage;
+    }
+    *next = (words > 0) ? 1 : DONE;
+    if (words > 0) status = gf_broadcast(gf, data, words, GF_TYPE_F32, 0, &receiving.request);
     return (status < 0) ? status : GF_AGAIN;
 }
 
@@ -149,14 +185,16 @@ TEST(first_weights_reach_all_in_one_call)
     struct world_setup setup = setup_of(2);
     WORLD_OPEN(w, &setup);
     for (uint32_t i = 0; i < ELASTIC_ELEMS; i++) trainers[0].weight[i] = (float)i;
+    regions_fill(&trainers[0], 77);
     trainers[0].odd[1] = 0x7f800001u; /* bits that are no number stay what they are */
+    memset(&receiving, 0, sizeof receiving);
     assert_int_equal(gf_broadcast_weights(w.ranks[0].gf, 2), GF_ERR_PARAM);
     world_block(&w, 0, receive, NULL);
     assert_int_equal(gf_broadcast_weights(w.ranks[0].gf, 0), GF_OK);
-    for (uint32_t turns = 0; (turns < 100000) && (w.ranks[1].next < 6); turns++)
+    for (uint32_t turns = 0; (turns < 100000) && (w.ranks[1].next != DONE); turns++)
         (void)gf_heartbeat(w.ranks[0].gf);
     world_unblock(&w);
-    assert_int_equal(w.ranks[1].next, 6);
+    assert_int_equal(w.ranks[1].next, DONE);
     assert_memory_equal(&trainers[0], &trainers[1], STATE_BYTES);
 }
 
@@ -207,7 +245,7 @@ TEST(a_job_whose_weights_nobody_has_named_says_so)
 TEST(a_saved_state_holds_it)
 {
     struct world_setup setup = setup_of(2);
-    struct trainer after;
+    static struct trainer after;
     struct world w;
     uint64_t bytes;
     void *data;
@@ -249,7 +287,8 @@ TEST(a_saved_state_holds_it)
     third_rank = 0;
     world_open(&w, &setup);
     assert_int_equal(gf_state_load(w.ranks[0].gf, data, bytes), GF_ERR_DATA);
-    world_expect_log(&w, 0, "or the regions of state_extra in theirs: weight, momentum, even here");
+    world_expect_log(&w, 0,
+                     "or the regions of state_extra in theirs: weight, momentum, even, half");
     world_close(&w);
     third_name = NULL;
     third_rank = 1;
@@ -276,7 +315,7 @@ TEST(the_table_and_its_names_may_go_after_open)
     free(data);
 }
 
-TEST(an_unapplied_step_is_not_saved)
+TEST(an_unapplied_step_is_neither_saved_nor_sent)
 {
     struct world_setup setup = setup_of(1);
     unsigned char *data;
@@ -288,6 +327,8 @@ TEST(an_unapplied_step_is_not_saved)
     assert_int_equal(gf_state_save(w.ranks[0].gf, data, gf_state_bytes(w.ranks[0].gf)),
                      GF_ERR_STATE);
     world_expect_log(&w, 0, "is not applied yet; gf_updated() comes first");
+    assert_int_equal(gf_broadcast_weights(w.ranks[0].gf, 0), GF_ERR_STATE);
+    world_expect_log(&w, 0, "state_extra may be half written");
     assert_int_equal(gf_updated(w.ranks[0].gf), GF_OK);
     assert_int_equal(gf_updated(w.ranks[0].gf), GF_ERR_STATE);
     assert_int_equal(gf_state_save(w.ranks[0].gf, data, gf_state_bytes(w.ranks[0].gf)), GF_OK);

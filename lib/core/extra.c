@@ -21,12 +21,11 @@ gf_status gf_extra_check(const struct gf_config *config, char *error_out)
             (config->state_extra != NULL) ? &config->state_extra[i] : NULL;
         bool valid = (extra != NULL) && (extra->name != NULL) &&
                      ((extra->data != NULL) || (extra->bytes == 0)) &&
-                     ((uintptr_t)extra->data % sizeof(float) == 0) &&
-                     (extra->bytes % sizeof(float) == 0);
+                     (extra->bytes <= UINT64_MAX - (uintptr_t)extra->data);
         if (valid) continue;
         return gf_config_refuse(error_out, GF_ERR_PARAM,
                                 "state_extra[%u] of %u: %.47s, %llu bytes at %p; it must have "
-                                "a name, and address and bytes that are multiples of 4",
+                                "a name, and an address unless it has no bytes",
                                 i, config->state_extra_count,
                                 ((extra != NULL) && (extra->name != NULL)) ? extra->name
                                                                            : "no name",
@@ -143,11 +142,93 @@ void gf_extra_load(const gf_context *gf, const unsigned char *from)
     }
 }
 
+/* ---- how regions travel ---- */
+
+#define WORD_BYTES sizeof(float)
+#define BULK_BYTES 4096u   /* a region of so many has a message of its own */
+#define STAGE_BYTES 65536u /* of rests in a message; no rest is larger */
+_Static_assert(BULK_BYTES <= STAGE_BYTES, "each rest fits");
+
+/* How much of a region goes from where it lies, in whole words. By its size alone: ranks have it on
+ * other addresses, and make the same messages. */
+static uint64_t bulk_bytes(const struct gf_state_extra *extra)
+{
+    return (extra->bytes < BULK_BYTES) ? 0 : extra->bytes / WORD_BYTES * WORD_BYTES;
+}
+
+static uint64_t rest_bytes(const struct gf_state_extra *extra)
+{
+    return extra->bytes - bulk_bytes(extra);
+}
+
+uint64_t gf_extra_stage_bytes(const struct gf_config *config)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; (i < config->state_extra_count) && (bytes < STAGE_BYTES); i++)
+        bytes += rest_bytes(&config->state_extra[i]);
+    return (bytes < STAGE_BYTES) ? gf_align_up(bytes, WORD_BYTES) : STAGE_BYTES;
+}
+
+uint64_t gf_extra_bulk(const gf_context *gf, uint32_t *next, gf_mem *data_out)
+{
+    while (*next < gf->config.state_extra_count) {
+        const struct gf_state_extra *extra = &gf->config.state_extra[(*next)++];
+        *data_out = (gf_mem)(uintptr_t)extra->data;
+        if (bulk_bytes(extra) > 0) return bulk_bytes(extra) / WORD_BYTES;
+    }
+    return 0;
+}
+
+uint64_t gf_extra_rests(const gf_context *gf, uint32_t first, uint32_t *end_out)
+{
+    uint64_t used = 0;
+    uint32_t i = first;
+    for (; i < gf->config.state_extra_count; i++) {
+        uint64_t bytes = rest_bytes(&gf->config.state_extra[i]);
+        if (used + bytes > STAGE_BYTES) break;
+        used += bytes;
+    }
+    *end_out = i;
+    return gf_align_up(used, WORD_BYTES) / WORD_BYTES;
+}
+
+void gf_extra_rests_move(gf_context *gf, uint32_t first, uint32_t end, bool to_stage)
+{
+    char *at = gf->extra_stage;
+    for (uint32_t i = first; i < end; i++) {
+        const struct gf_state_extra *extra = &gf->config.state_extra[i];
+        char *theirs = (char *)extra->data + bulk_bytes(extra);
+        uint64_t bytes = rest_bytes(extra);
+        if (bytes == 0) continue;
+        memcpy(to_stage ? at : theirs, to_stage ? theirs : at, bytes);
+        at += bytes;
+    }
+    for (; to_stage && ((at - gf->extra_stage) % (ptrdiff_t)WORD_BYTES != 0); at++) *at = 0;
+}
+
 static gf_status extra_send(gf_context *gf, gf_mem data, uint64_t elem_count, uint32_t root)
 {
     struct gf_request request = {0};
     gf_status status = gf_broadcast(gf, data, elem_count, GF_TYPE_F32, root, &request);
     return (status == GF_OK) ? gf_request_wait(gf, &request) : status;
+}
+
+/* All regions: what goes from where it lies, then the rests. */
+static gf_status extras_send(gf_context *gf, uint32_t root)
+{
+    gf_status status = GF_OK;
+    uint32_t next = 0;
+    uint64_t words;
+    gf_mem data;
+    while ((status == GF_OK) && ((words = gf_extra_bulk(gf, &next, &data)) > 0))
+        status = extra_send(gf, data, words, root);
+    for (uint32_t first = 0, end;
+         (status == GF_OK) && ((words = gf_extra_rests(gf, first, &end)) > 0); first = end) {
+        if (gf->rank == root) gf_extra_rests_move(gf, first, end, true);
+        status = extra_send(gf, (gf_mem)(uintptr_t)gf->extra_stage, words, root);
+        if (status == GF_OK) gf_extra_rests_move(gf, first, end, false);
+    }
+    return status;
 }
 
 gf_status gf_broadcast_weights(gf_context *gf, uint32_t root)
@@ -164,12 +245,13 @@ gf_status gf_broadcast_weights(gf_context *gf, uint32_t root)
         return gf_refuse(gf, GF_ERR_STATE,
                          "gf_broadcast_weights: the library knows no weights: optimizer.kind is "
                          "none and state_extra is empty; gf_broadcast() sends other memory");
+    if ((gf->config.state_extra_count > 0) && gf_step_waits(gf))
+        return gf_refuse(gf, GF_ERR_STATE,
+                         "gf_broadcast_weights: step %llu was not applied, and state_extra may be "
+                         "half written; " GF_APPLY_FIRST,
+                         (unsigned long long)gf->step.number);
     if (gf->optimizer.weight != 0)
         status = extra_send(gf, gf->optimizer.weight, gf->pool.elem_count, root);
-    for (uint32_t i = 0; (status == GF_OK) && (i < gf->config.state_extra_count); i++) {
-        const struct gf_state_extra *extra = &gf->config.state_extra[i];
-        gf_mem data = (gf_mem)(uintptr_t)extra->data;
-        if (extra->bytes > 0) status = extra_send(gf, data, extra->bytes / sizeof(float), root);
-    }
+    if (status == GF_OK) status = extras_send(gf, root);
     return ((status == GF_OK) && (gf->optimizer.half != 0)) ? gf_weights_written(gf) : status;
 }

@@ -22,5 +22,16 @@ bool gf_step_waits(const gf_context *gf);
 uint64_t gf_extra_bytes(const gf_context *gf); /* of a saved state, each region on 8 bytes */
 void gf_extra_save(const gf_context *gf, unsigned char *to);
 void gf_extra_load(const gf_context *gf, const unsigned char *from);
+/* How regions travel, in messages of fp32 words that follow from their sizes: first each large one
+ * from where it lies, in whole words; then the rests, which are small ones and the last bytes of
+ * large ones, many in a message, through a stage in control memory. */
+uint64_t gf_extra_stage_bytes(const struct gf_config *config);
+/* Words of the first such region from *next on, which is then behind it; 0: there is no more. */
+uint64_t gf_extra_bulk(const gf_context *gf, uint32_t *next, gf_mem *data_out);
+/* Words of the message that holds the rests of regions first .. *end_out - 1; 0: there is no
+ * more. */
+uint64_t gf_extra_rests(const gf_context *gf, uint32_t first, uint32_t *end_out);
+/* Between those regions and the stage. */
+void gf_extra_rests_move(gf_context *gf, uint32_t first, uint32_t end, bool to_stage);
 
 #endif

@@ -157,6 +157,7 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     parts.late = gf_arena_take(control, config->job.world_max * sizeof *parts.late);
     parts.extra = gf_arena_take(control, config->state_extra_count * sizeof *parts.extra);
     parts.extra_names = gf_arena_take(control, gf_extra_names_bytes(config));
+    parts.extra_stage = gf_arena_take(control, gf_extra_stage_bytes(config));
     parts.node_words.reach = gf_arena_take(control, GF_REACH_WORDS * node_words * sizeof(float));
     parts.node_words.local = gf_arena_take(control, node_words * sizeof(uint32_t));
     parts.node_words.across = gf_arena_take(control, node_words * sizeof(uint32_t));

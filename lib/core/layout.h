@@ -44,7 +44,7 @@ struct gf_control_parts {
     struct gf_trace_record *trace;
     struct gf_late *late;
     struct gf_state_extra *extra;
-    char *extra_names;
+    char *extra_names, *extra_stage;
     struct gf_node_words node_words;
     struct gf_coll_msg *msgs;
     char *reqs;                 /* of all messages */

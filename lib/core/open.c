@@ -25,6 +25,7 @@ static void context_lay(const struct gf_layout *layout, const struct gf_control_
     size_t req_bytes = layout->link.req_bytes;
     gf->config = layout->config;
     gf_extra_keep(&gf->config, parts->extra, parts->extra_names);
+    gf->extra_stage = parts->extra_stage;
     gf->drivers = layout->drivers;
     gf_ticks_begin(&gf->ticks, gf->drivers.clock);
     gf->log = (struct gf_log){gf->config.log, gf->config.log_user};

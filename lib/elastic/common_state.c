@@ -10,6 +10,7 @@
 #include "drivers/bytes.h"
 #include "lib/core/accessors.h"
 #include "lib/core/device_work.h"
+#include "lib/core/extra.h"
 #include "lib/device/device.h"
 #include "lib/elastic/epoch.h"
 
@@ -78,15 +79,35 @@ static void part_post(gf_context *gf, uint32_t part, gf_mem data, uint64_t elem_
 }
 
 /* The appliance's own, as many at once as there is room for. */
-static void extra_post(gf_context *gf, uint32_t first)
+static void extra_post(gf_context *gf)
 {
-    for (uint32_t part = 0;
-         (part < GF_REQUESTS_MAX) && (first + part < gf->config.state_extra_count); part++) {
-        const struct gf_state_extra *extra = &gf->config.state_extra[first + part];
-        part_post(gf, part, (gf_mem)(uintptr_t)extra->data, extra->bytes / sizeof(float),
-                  GF_TYPE_F32);
-        gf->change.sync_next++;
+    struct gf_change *change = &gf->change;
+    for (uint32_t part = 0; part < GF_REQUESTS_MAX; part++) {
+        gf_mem data;
+        uint64_t words = gf_extra_bulk(gf, &change->extra_next, &data);
+        if (words > 0) {
+            part_post(gf, part, data, words, GF_TYPE_F32);
+            continue;
+        }
+        change->sync_next = 3;
+        change->extra_first = change->extra_next = 0;
+        return;
     }
+}
+
+/* Their rests, a message at a time, which has come for those before; GF_OK: there is no more. */
+static gf_status rests_post(gf_context *gf)
+{
+    struct gf_change *change = &gf->change;
+    uint64_t words;
+    gf_extra_rests_move(gf, change->extra_first, change->extra_next, false);
+    change->extra_first = change->extra_next;
+    words = gf_extra_rests(gf, change->extra_first, &change->extra_next);
+    if (words == 0) return GF_OK;
+    if (gf->rank == change->plan.lead)
+        gf_extra_rests_move(gf, change->extra_first, change->extra_next, true);
+    part_post(gf, 0, (gf_mem)(uintptr_t)gf->extra_stage, words, GF_TYPE_F32);
+    return GF_AGAIN;
 }
 
 static void words_post(gf_context *gf)
@@ -122,6 +143,7 @@ static gf_status pools_post(gf_context *gf)
     if (gf->optimizer.half != 0)
         part_post(gf, 4, gf->optimizer.half, elems, gf->config.optimizer.half_weights);
     gf->change.sync_next = 2;
+    gf->change.extra_next = 0;
     return GF_AGAIN;
 }
 
@@ -136,9 +158,9 @@ gf_status gf_common_state_progress(gf_context *gf)
         words_post(gf);
     } else if (next == 1) {
         return pools_post(gf);
-    } else if (next - 2 < gf->config.state_extra_count) {
-        extra_post(gf, next - 2);
-    } else {
+    } else if (next == 2) {
+        extra_post(gf);
+    } else if (rests_post(gf) == GF_OK) {
         words_walk(gf, false);
         return GF_OK;
     }
