@@ -129,10 +129,15 @@ uint32_t gf_world_max(const gf_context *gf);
 
 /* 0 for an index that is no tensor; gf_gradient() also where no context is open, or its epoch
  * failed without a link. gf_gradient(gf, i) [tensors[i].elem_count] of tensors[i].type: layers
- * write here. It is the appliance's from gf_step_begin() to gf_tensor_ready(gf, i), the library's
- * until gf_step_wait() gives GF_OK, and then holds the average over all ranks (times a scale, with
- * an optimizer of the library's: gf_gradient_scale()) until the next gf_step_begin(). Addresses do
- * not change while the context is open, but for an epoch's begin.
+ * write here. It is the library's from gf_tensor_ready(gf, i) until gf_step_wait() gives GF_OK, and
+ * then holds the average over all ranks (times a scale, with an optimizer of the library's:
+ * gf_gradient_scale()). From there to the next gf_tensor_ready(gf, i) it is the appliance's, before
+ * gf_step_begin() too: it may be clipped or set to zero in place, and backward may add to it before
+ * the step is begun. What gf_update() applies, and the first gf_gradient_norm() of a step measures,
+ * is what is there then; later nothing of the step depends on it. On a GPU such a write comes after
+ * gf_queue_follow() on its queue, and has ended before gf_update() or gf_gradient_norm() is called
+ * where these are to see it. Addresses do not change while the context is open, but for an epoch's
+ * begin, which zeroes.
  * gf_weight(gf, i): the fp32 master weight; 0 without an optimizer. gf_weight_half(gf, i): the copy
  * in optimizer.half_weights; 0 without one. All are host addresses with the host device, device
  * addresses on a GPU. */
@@ -143,7 +148,7 @@ gf_mem gf_weight_half(gf_context *gf, uint32_t tensor);
  * date. gf_update() and gf_state_load() do so themselves. Between steps only. */
 gf_status gf_weights_written(gf_context *gf);
 
-/* From here gf_gradient() is the appliance's. Several micro-batches make one step: the first
+/* A step begins; no byte of gf_gradient() is written. Several micro-batches make one step: the first
  * writes, the others add, and only the last declares its tensors ready. GF_ERR_STATE inside a step,
  * while requests are under way, and in an elastic job (job.elastic, or gf-run's) where the step
  * before was not applied by gf_update() or gf_updated(). */
@@ -165,8 +170,9 @@ gf_status gf_tensor_ready(gf_context *gf, uint32_t tensor, gf_queue_handle queue
  * and computed when this is called. */
 gf_status gf_tensor_ready_event(gf_context *gf, uint32_t tensor, gf_event_handle event);
 /* For a trainer that keeps its gradients elsewhere: copies gradient[elem_count] of the tensor's
- * type to gf_gradient() and declares it ready; the average is in gf_gradient(). On the host it may
- * be written again at once. On a GPU it is device memory, or host memory that the device was told
+ * type to gf_gradient() and declares it ready; the average is in gf_gradient(). From gf_gradient()
+ * itself nothing is copied: then it is gf_tensor_ready(). On the host it may be written again at
+ * once. On a GPU it is device memory, or host memory that the device was told
  * of; the copy goes to `queue`, and what comes there later may write it again. */
 gf_status gf_tensor_copy(gf_context *gf, uint32_t tensor, const void *gradient,
                          gf_queue_handle queue);
@@ -220,7 +226,9 @@ gf_status gf_gradient_clip(gf_context *gf, float *norm_out);
  * not negative. Needs an optimizer; once after a whole step. */
 gf_status gf_update(gf_context *gf, float learning_rate);
 /* The same said by an appliance whose own optimizer (optimizer.kind none) has applied them to
- * config.state_extra: once after a whole step, not after one that was skipped (a warning). */
+ * config.state_extra: once after a whole step, not after one that was skipped (a warning). It looks
+ * at no message, so it is GF_OK also where a peer has died since gf_step_wait(): it may as well be
+ * said late, as the first call of the library after the update. */
 gf_status gf_updated(gf_context *gf);
 /* What is put on `queue` from here on works on gradients and weights as the last whole step and
  * update leave them: on a GPU both may be under way when gf_step_wait() and gf_update() return. On

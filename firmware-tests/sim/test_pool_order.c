@@ -238,10 +238,13 @@ static gf_status private_step(struct world *w, uint32_t rank, void *arg)
     gf_context *gf = w->ranks[rank].gf;
     uint32_t *next = &w->ranks[rank].next;
     gf_status status;
+    void *from;
     if ((*next == 0) && ((status = gf_step_begin(gf)) < 0)) return status;
     if (*next == TENSORS) return gf_step_poll(gf);
-    world_fill(w, rank, *next, buffers[rank], NULL);
-    status = gf_tensor_copy(gf, *next, buffers[rank], 0);
+    /* every other one from where it travels from: nothing is copied */
+    from = (*next % 2 == 0) ? buffers[rank] : (void *)(uintptr_t)gf_gradient(gf, *next);
+    world_fill(w, rank, *next, from, NULL);
+    status = gf_tensor_copy(gf, *next, from, 0);
     memset(buffers[rank], 0xff, sizeof buffers[rank]); /* it may be written at once */
     (*next)++;
     return (status < 0) ? status : GF_AGAIN;
@@ -260,7 +263,7 @@ TEST(a_private_buffer_is_copied_once)
     world_run(&w, private_step, NULL);
     world_expect(&w, GF_OK);
     for (uint32_t t = 0; t < TENSORS; t++) {
-        bytes += tensors[t].elem_count * sizeof(float);
+        bytes += (t % 2 == 0) ? tensors[t].elem_count * sizeof(float) : 0;
         for (uint32_t rank = 0; rank < RANKS; rank++)
             assert_memory_equal((void *)(uintptr_t)gf_gradient(w.ranks[rank].gf, t),
                                 (void *)(uintptr_t)gf_gradient(in_place.ranks[rank].gf, t),

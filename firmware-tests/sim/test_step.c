@@ -76,6 +76,130 @@ TEST(a_bad_value_in_a_piece_is_named_by_its_tensor)
     }
 }
 
+/* ---- whose gradients are between two steps ---- */
+
+static const struct between_case {
+    const char *name;
+    gf_optimizer kind;
+    float momentum;
+    bool sparse;
+    gf_sparse_momentum rule;
+    gf_type type;
+    bool scales; /* between gf_step_wait() and gf_update(), too: that is what is applied */
+} between_cases[] = {
+    {.name = "none"},
+    {.name = "none, bf16", .type = GF_TYPE_BF16},
+    {.name = "none, sparse", .sparse = true},
+    {.name = "sgd", .kind = GF_OPTIMIZER_SGD, .momentum = 0.9f},
+    {.name = "sgd, scaled", .kind = GF_OPTIMIZER_SGD, .scales = true},
+    {.name = "sgd, sparse", .kind = GF_OPTIMIZER_SGD, .momentum = 0.9f, .sparse = true},
+    {.name = "sgd, sparse, scaled", .kind = GF_OPTIMIZER_SGD, .sparse = true, .scales = true},
+    {.name = "sgd, local",
+     .kind = GF_OPTIMIZER_SGD,
+     .momentum = 0.9f,
+     .sparse = true,
+     .rule = GF_SPARSE_MOMENTUM_LOCAL},
+    {.name = "lars", .kind = GF_OPTIMIZER_LARS, .momentum = 0.9f},
+    {.name = "lars, sparse", .kind = GF_OPTIMIZER_LARS, .momentum = 0.9f, .sparse = true},
+    {.name = "adamw", .kind = GF_OPTIMIZER_ADAMW},
+};
+
+static void between_open(struct world *w, const struct between_case *c, bool device)
+{
+    static struct gf_tensor typed[LENGTH(mixed)];
+    struct world_setup setup = mixed_setup(3);
+    memcpy(typed, mixed, sizeof typed);
+    for (uint32_t t = 0; t < LENGTH(typed); t++) typed[t].type = c->type;
+    setup.tensors = typed;
+    setup.config.optimizer.kind = c->kind;
+    setup.config.optimizer.momentum = c->momentum;
+    setup.config.sparse.enabled = c->sparse;
+    setup.config.sparse.chunk_elems = 64;
+    setup.config.sparse.keep_share = 0.3f;
+    setup.config.sparse.momentum = c->rule;
+    setup.config.exchange.wire = c->type;
+    setup.config.exchange.average = GF_AVERAGE_RANKS;
+    setup.config.exchange.slice_bytes = 4096;
+    if (device) setup.gpu = &late_gpu;
+    if (device) strcpy(setup.config.device.driver, late_gpu.name);
+    world_open(w, &setup);
+}
+
+/* What zero_grad(), a clipping of one's own or a program's error leaves there. */
+static void gradients_write(struct world *w, uint32_t rank, uint32_t step)
+{
+    world_drain(w, rank);
+    for (uint32_t t = 0; t < w->ranks[rank].tensor_count; t++) {
+        const struct gf_tensor *tensor = &w->ranks[rank].tensors[t];
+        if (tensor->elem_count == 0) continue;
+        memset((void *)(uintptr_t)gf_gradient(w->ranks[rank].gf, t), (step % 2 == 0) ? 0 : 0xff,
+               tensor->elem_count * gf_type_size_bytes(tensor->type));
+    }
+}
+
+static void gradients_halve(struct world *w, uint32_t rank)
+{
+    world_drain(w, rank);
+    for (uint32_t t = 0; t < w->ranks[rank].tensor_count; t++)
+        for (uint64_t e = 0; e < w->ranks[rank].tensors[t].elem_count; e++)
+            ((float *)(uintptr_t)gf_gradient(w->ranks[rank].gf, t))[e] *= 0.5f;
+}
+
+static void between_apply(struct world *w, const struct between_case *c, float rate)
+{
+    for (uint32_t rank = 0; rank < w->world; rank++) {
+        gf_context *gf = w->ranks[rank].gf;
+        assert_int_equal(c->kind == GF_OPTIMIZER_NONE ? gf_updated(gf) : gf_update(gf, rate),
+                         GF_OK);
+    }
+}
+
+/* Weights, moments, histories: all that outlives a step. */
+static void states_expect_equal(const struct world *a, const struct world *b, const char *name)
+{
+    uint64_t bytes = gf_state_bytes(a->ranks[0].gf);
+    void *saved[2] = {malloc(bytes), malloc(bytes)};
+    assert_true((saved[0] != NULL) && (saved[1] != NULL));
+    for (uint32_t rank = 0; rank < a->world; rank++) {
+        assert_int_equal(gf_state_save(a->ranks[rank].gf, saved[0], bytes), GF_OK);
+        assert_int_equal(gf_state_save(b->ranks[rank].gf, saved[1], bytes), GF_OK);
+        if (memcmp(saved[0], saved[1], bytes) != 0) fail_msg("%s: rank %u differs", name, rank);
+    }
+    free(saved[0]);
+    free(saved[1]);
+}
+
+/* From gf_step_wait() on they are the program's: what it writes there before the next step changes
+ * nothing of it, and before gf_update() it is what is applied. */
+TEST(gradients_may_be_written_between_two_steps)
+{
+    for (size_t row = 0; row < 2 * LENGTH(between_cases); row++) {
+        const struct between_case *c = &between_cases[row / 2];
+        const struct world_step step = {.order = WORLD_ROTATED, .fill = world_fill_noise};
+        WORLD(quiet);
+        WORLD(busy);
+        between_open(&quiet, c, row % 2 == 1);
+        between_open(&busy, c, row % 2 == 1);
+        for (uint32_t i = 0; i < 5; i++) {
+            world_step_run(&quiet, &step);
+            world_step_run(&busy, &step);
+            world_expect(&quiet, GF_OK);
+            world_expect(&busy, GF_OK);
+            for (uint32_t rank = 0; rank < 3; rank++) {
+                world_drain(&quiet, rank);
+                world_drain(&busy, rank);
+                if (world_hash(&quiet, rank) != world_hash(&busy, rank))
+                    fail_msg("%s: step %u of rank %u differs", c->name, i, rank);
+                if (c->scales) gradients_halve(&busy, rank);
+            }
+            between_apply(&quiet, c, 0.0625f);
+            between_apply(&busy, c, c->scales ? 0.125f : 0.0625f);
+            for (uint32_t rank = 0; rank < 3; rank++) gradients_write(&busy, rank, i);
+        }
+        states_expect_equal(&quiet, &busy, c->name);
+    }
+}
+
 /* ---- more of them ---- */
 
 TEST(two_contexts_in_one_process_know_nothing_of_each_other)

@@ -376,7 +376,9 @@ gf_status gf_tensor_copy(gf_context *gf, uint32_t tensor, const void *gradient,
     if ((gradient == NULL) && (bytes > 0))
         return gf_refuse(gf, GF_ERR_PARAM, "%s: tensor %u \"%s\" from NULL", call, tensor,
                          to->name);
-    if (gf->on_device) {
+    if (dst == (gf_mem)(uintptr_t)gradient) {
+        bytes = 0; /* it is written where it travels from */
+    } else if (gf->on_device) {
         struct gf_queue theirs = {.gpu = gf->gpu, .stream = queue};
         status = gf->gpu->driver->copy(&theirs, dst, (gf_mem)(uintptr_t)gradient, bytes);
         if (status < 0) return gf_queue_refused(gf, status, call);
