@@ -49,7 +49,7 @@ install: all shared parted ## copy library, headers, tools, documents and files 
 	install $(addprefix $(STRIPPED)/,$(notdir $(TOOLS))) "$$to/bin"; \
 	install -m 644 $(STRIPPED)/$(notdir $(LIB)) $(STRIPPED)/$(SONAME) "$$to/lib"; ln -sf $(SONAME) "$$to/lib/libgradientflow.so"; \
 	install -m 644 $(BUILD)/include/gradientflow/*.h "$$to/include/gradientflow"; \
-	install -m 644 config/local.cfg config/cluster.cfg config/fabric.cfg "$$share"; \
+	install -m 644 config/local.cfg config/cluster.cfg config/fabric.cfg config/own.cfg config/own_cluster.cfg "$$share"; \
 	install -m 644 config/models/*.cfg "$$share/models"; install -m 644 config/clusters/*.cfg "$$share/clusters"; \
 	install -d "$$to/share/bash-completion/completions"; \
 	for tool in $(TOOLS); do $$tool --completion >"$$to/share/bash-completion/completions/$${tool##*/}"; done; \

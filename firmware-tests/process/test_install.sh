@@ -30,6 +30,7 @@ check "no_file_knows_its_place" \
 version=$(sed -n 's/^#define GF_VERSION_M[A-Z]* //p' lib/gradientflow.h | paste -sd.)
 for file in bin/gf-run bin/gf-train bin/gf-check bin/gf-trace lib/libgradientflow.a include/gradientflow/gradientflow.h \
     share/gradientflow/local.cfg share/gradientflow/cluster.cfg share/gradientflow/fabric.cfg \
+    share/gradientflow/own.cfg share/gradientflow/own_cluster.cfg \
     share/gradientflow/models/resnet50.cfg share/man/man1/gf-check.1 \
     lib/libgradientflow.so.$version include/gradientflow/schedule.h share/doc/gradientflow/LICENSE \
     share/doc/gradientflow/VERSION share/doc/gradientflow/README.md share/doc/gradientflow/RECIPE.md \
@@ -72,6 +73,12 @@ if echo | "$cc" -x c++ -fsyntax-only - 2>/dev/null; then
     check "it_is_c++_too" "$cc" -std=c++20 -x c++ -Wall -Werror $(flags --cflags) line.c -x none \
         $(flags --static --libs) -o appliance_cxx
     check "which_runs" same "y = 3.00 x + 1.00" "$(./appliance_cxx)"
+    # No call has a structure's name, so C++ needs no "struct" before one.
+    { echo '#include <gradientflow/config.h>'; echo '#include <gradientflow/drivers.h>'; echo 'int main() {'
+        sed -n 's/^struct \(gf_[a-z0-9_]*\) {$/\1 *\1_of = nullptr; (void)\1_of;/p' "$prefix"/include/gradientflow/*.h
+        echo 'return gf_stats_of != nullptr; }'; } >structs.cc
+    # shellcheck disable=SC2046
+    check "its_structures_are_types_of_c++" "$cc" -std=c++20 -Wall -Werror $(flags --cflags) -fsyntax-only structs.cc
 else skip "it_is_c++_too" "no C++ compiler"; fi
 # shellcheck disable=SC2046
 check "a_static_libc_is_enough" sh -c '"$@" 2>"$0" || { cat "$0"; exit 1; }' "$scratch/log" "$cc" -std=c11 -static-pie \

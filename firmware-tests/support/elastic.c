@@ -175,7 +175,8 @@ static gf_status change(struct world *w, uint32_t rank)
     gf_status status;
     /* as gf-run does, also of what it has not started */
     if (!elastic.hooks.untold) world_ended_tell(w, rank);
-    status = gf_epoch_poll(w->ranks[rank].gf);
+    status = (rank % 2 == 0) ? gf_epoch_poll(w->ranks[rank].gf)
+                             : gf_epoch_wait_for(w->ranks[rank].gf, 0); /* which is a poll */
     if (status == GF_AGAIN) return GF_AGAIN;
     job->change_ns = gf_sim_now_ns(w->sim) - job->change_began_ns;
     job->state = IDLE;

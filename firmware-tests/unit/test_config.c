@@ -424,7 +424,15 @@ TEST(bad_files_are_refused)
 
 TEST(the_example_files_load)
 {
+    static const char *const own[] = {"config/own.cfg", "config/own_cluster.cfg"};
     struct gf_config config;
+    char why[256];
+    for (size_t i = 0; i < LENGTH(own); i++) {
+        if (gf_config_load(own[i], &config, file_error) != GF_OK) fail_msg("%s", file_error);
+        if (gf_config_need(&config, GF_NEED_OWN_OPTIMIZER | GF_NEED_NO_LOSS_SCALE, why) != GF_OK)
+            fail_msg("%s: %s", own[i], why);
+        assert_int_equal(config.exchange.average, GF_AVERAGE_RANKS);
+    }
     if (gf_config_load("config/local.cfg", &config, file_error) != GF_OK)
         fail_msg("%s", file_error);
     assert_string_equal(config.rendezvous.address, "127.0.0.1:7117");
@@ -556,6 +564,172 @@ TEST(what_a_program_sets_stands_over_the_file)
                      GF_ERR_CONFIG);
     if (strstr(said, "optimizer.momentum") == NULL) fail_msg("%s", said);
     assert_null(memory);
+}
+
+/* ---- from text to a context ---- */
+
+#define ALONE "job.ignore_environment=true", "job.world=1"
+#define HERE "rendezvous.address=127.0.0.1:7117"
+#define MAY_NOT (GF_NEED_OWN_OPTIMIZER | GF_NEED_NO_LOSS_SCALE)
+
+static const struct {
+    const char *name, *path, *texts[6];
+    uint32_t needs;
+    gf_memory_take take;
+    gf_status status;
+    const char *part;
+} texts_rows[] = {
+    {"nothing_at_all", NULL, {ALONE}, 0, memory_take, GF_OK, NULL},
+    {"a_later_text_stands",
+     NULL,
+     {ALONE, "job.world=7", "job.world=1"},
+     0,
+     memory_take,
+     GF_OK,
+     NULL},
+    {"an_unknown_key",
+     NULL,
+     {ALONE, "exchange.wires=fp16"},
+     0,
+     memory_take,
+     GF_ERR_CONFIG,
+     "gf_open_text: unknown key exchange.wires; did you mean exchange.wire?"},
+    {"a_wrong_value",
+     NULL,
+     {ALONE, "exchange.wire=fp8"},
+     0,
+     memory_take,
+     GF_ERR_CONFIG,
+     "gf_open_text: exchange.wire = \"fp8\": allowed is fp32, fp16 or bf16"},
+    {"no_equals_sign",
+     NULL,
+     {ALONE, "exchange.wire"},
+     0,
+     memory_take,
+     GF_ERR_CONFIG,
+     "exchange.wire = \"\""},
+    {"not_together",
+     NULL,
+     {ALONE, "optimizer.nesterov=true"},
+     0,
+     memory_take,
+     GF_ERR_CONFIG,
+     "optimizer.nesterov = true"},
+    {"no_file", "/nowhere", {ALONE}, 0, memory_take, GF_ERR_CONFIG, "/nowhere: cannot be opened"},
+    {"not_the_program's",
+     NULL,
+     {ALONE},
+     GF_NEED_OPTIMIZER,
+     memory_take,
+     GF_ERR_CONFIG,
+     "gf_open_text: optimizer.kind = none"},
+    {"no_memory", NULL, {ALONE}, 0, memory_refuse, GF_ERR_SYSTEM, "no memory was given"},
+    {"no_such_rank",
+     NULL,
+     {ALONE, "job.world=2", "job.rank=2"},
+     0,
+     memory_take,
+     GF_ERR_CONFIG,
+     "job.rank = 2"},
+    /* of gf_open() itself, which has a context for it */
+    {"no_such_key",
+     NULL,
+     {ALONE, "job.world=2", "rendezvous.key_file=/nowhere"},
+     0,
+     memory_take,
+     GF_ERR_CONFIG,
+     "/nowhere"},
+    {"own.cfg", "config/own.cfg", {ALONE}, MAY_NOT, memory_take, GF_OK, NULL},
+    {"own_cluster.cfg",
+     "config/own_cluster.cfg",
+     {ALONE, HERE, "link.devices="},
+     MAY_NOT,
+     memory_take,
+     GF_OK,
+     NULL},
+    {"cluster.cfg_has_a_scale",
+     "config/cluster.cfg",
+     {ALONE, HERE},
+     MAY_NOT,
+     memory_take,
+     GF_ERR_CONFIG,
+     "as in own_cluster.cfg"},
+    {"which_a_text_takes_out",
+     "config/cluster.cfg",
+     {ALONE, HERE, "link.devices=", "loss_scale.enabled=false"},
+     MAY_NOT,
+     memory_take,
+     GF_OK,
+     NULL},
+    {"local.cfg_has_an_optimizer",
+     "config/local.cfg",
+     {ALONE},
+     MAY_NOT,
+     memory_take,
+     GF_ERR_CONFIG,
+     "optimizer.kind = sgd: this program applies its steps itself"},
+    {"which_a_text_takes_out",
+     "config/local.cfg",
+     {ALONE, "optimizer.kind=none", "optimizer.momentum=0", "optimizer.weight_decay=0"},
+     MAY_NOT,
+     memory_take,
+     GF_OK,
+     NULL},
+};
+
+TEST(text_opens_a_context_and_says_why_not)
+{
+    const struct gf_tensor tensor = {.name = "w", .elem_count = 4};
+    static char moments[15];
+    const struct gf_state_extra extra = {"m", moments, sizeof moments};
+    for (size_t i = 0; i < LENGTH(texts_rows); i++) {
+        const char *const *texts = texts_rows[i].texts;
+        gf_context *gf = (gf_context *)said;
+        void *memory = said;
+        uint32_t count = 0;
+        gf_status status;
+        while ((count < 6) && (texts[count] != NULL)) count++;
+        said_count = taken_count = 0;
+        said[0] = '\0';
+        status =
+            gf_open_text(texts_rows[i].path, texts, count, texts_rows[i].needs, &tensor, 1, NULL,
+                         &extra, 1, said_keep, NULL, texts_rows[i].take, file_error, &memory, &gf);
+        if (status != texts_rows[i].status)
+            fail_msg("%s: %s: %s", texts_rows[i].name, gf_status_name(status), file_error);
+        assert_int_equal(memory != NULL, taken_count);
+        if (said_count != (status != GF_OK))
+            fail_msg("%s: said %u", texts_rows[i].name, said_count);
+        assert_int_equal(file_error[0] != '\0', status != GF_OK);
+        if ((status != GF_OK) && ((strstr(file_error, texts_rows[i].part) == NULL) ||
+                                  (strstr(said, file_error) == NULL)))
+            fail_msg("%s: %s; logged: %s", texts_rows[i].name, file_error, said);
+        assert_true((status != GF_OK) || (gf_open_wait_for(gf, 0) >= 0));
+        assert_int_equal((status == GF_OK) ? gf_open_wait(gf) : GF_OK, GF_OK);
+        if (gf != NULL) assert_int_equal(gf_close(gf), GF_OK);
+        free(memory);
+    }
+}
+
+TEST(text_takes_no_null_where_it_needs_something)
+{
+    static const char *const none[] = {NULL};
+    const struct gf_tensor tensor = {.name = "w", .elem_count = 4};
+    gf_context *gf = (gf_context *)said;
+    void *memory = said;
+#define OPEN(texts, count, take, error, memory, out)                                             \
+    gf_open_text(NULL, texts, count, 0, &tensor, 1, NULL, NULL, 0, said_keep, NULL, take, error, \
+                 memory, out)
+    assert_int_equal(OPEN(NULL, 1, memory_take, file_error, &memory, &gf), GF_ERR_PARAM);
+    assert_string_equal(file_error, "gf_open_text: text 0 of 1 is NULL");
+    assert_int_equal(OPEN(none, 1, memory_take, file_error, &memory, &gf), GF_ERR_PARAM);
+    assert_true((memory == NULL) && (gf == NULL));
+    assert_int_equal(OPEN(NULL, 0, NULL, file_error, &memory, &gf), GF_ERR_PARAM);
+    assert_int_equal(OPEN(NULL, 0, memory_take, file_error, NULL, &gf), GF_ERR_PARAM);
+    assert_int_equal(OPEN(NULL, 0, memory_take, file_error, &memory, NULL), GF_ERR_PARAM);
+    assert_string_equal(file_error, "gf_open_text: take, memory_out or gf_out is NULL");
+    assert_int_equal(OPEN(NULL, 0, memory_take, NULL, &memory, &gf), GF_ERR_PARAM);
+    assert_string_equal(said, "gf_open_text: error_out is NULL");
+#undef OPEN
 }
 
 TEST(the_table_lists_every_key)

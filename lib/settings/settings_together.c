@@ -47,6 +47,7 @@ static gf_status sparse_check(const struct gf_config *config, char *error_out)
 
 gf_status gf_config_need(const struct gf_config *config, uint32_t needs, char *error_out)
 {
+    char name[GF_SETTING_NAME_BYTES];
     bool has_optimizer;
     if ((config == NULL) || (error_out == NULL)) return GF_ERR_PARAM;
     has_optimizer = config->optimizer.kind != GF_OPTIMIZER_NONE;
@@ -55,9 +56,11 @@ gf_status gf_config_need(const struct gf_config *config, uint32_t needs, char *e
                       "optimizer.kind = none: this program has the library apply its steps; "
                       "allowed is any other, for example optimizer = { kind = \"sgd\"; };");
     if (((needs & GF_NEED_OWN_OPTIMIZER) != 0) && has_optimizer)
-        return refuse(error_out,
-                      "optimizer.kind is not none: this program applies its steps itself; allowed "
-                      "is none");
+        return refuse(
+            error_out,
+            "optimizer.kind = %s: this program applies its steps itself; allowed is none: "
+            "leave the group optimizer out, as own.cfg and own_cluster.cfg do",
+            gf_setting_name("optimizer.kind", config->optimizer.kind, name));
     if (((needs & GF_NEED_HALF_WEIGHTS) != 0) && (config->optimizer.half_weights == GF_TYPE_F32))
         return refuse(error_out,
                       "optimizer.half_weights = fp32: this program computes with 16-bit weights; "
@@ -65,7 +68,8 @@ gf_status gf_config_need(const struct gf_config *config, uint32_t needs, char *e
     if (((needs & GF_NEED_NO_LOSS_SCALE) != 0) && config->loss_scale.enabled)
         return refuse(error_out,
                       "loss_scale.enabled = true: this program does not multiply its loss by "
-                      "gf_loss_scale(); allowed is false");
+                      "gf_loss_scale(); allowed is false, with exchange.wire = \"bf16\" or "
+                      "\"fp32\", as in own_cluster.cfg");
     if (((needs & GF_NEED_RATE) != 0) && !(config->rate.base_rate > 0))
         return refuse(error_out,
                       "rate.base is not set: this program takes gf_rate(), which would be 0; "
