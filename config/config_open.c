@@ -4,8 +4,8 @@
 
 #include "config/config_source.h"
 #include "drivers/fault.h"
-#include "lib/core/open.h"
 #include "lib/settings/settings.h"
+#include "lib/settings/told.h"
 
 /* Each row of the table, and what no file has. */
 static void own_take(const struct gf_config *own, struct gf_config *config)

@@ -219,6 +219,29 @@ static void fill_nan(struct world *w, uint32_t rank, uint32_t tensor, void *grad
 }
 
 /* Who does not ask has NaN for weights from then on. */
+/* A binding says it as the first call after the update, which may be long after gf_step_wait(). */
+TEST(a_step_is_said_to_be_applied_though_a_peer_has_died_since)
+{
+    static const struct world_step step;
+    struct world_setup setup = setup_of(3);
+    WORLD_OPEN(w, &setup);
+    world_step_ok(&w, &step);
+    gf_sim_kill(w.sim, 2);
+    gf_sim_advance_to(w.sim, gf_sim_now_ns(w.sim) + SECOND);
+    for (uint32_t rank = 0; rank < 2; rank++) assert_int_equal(gf_updated(w.ranks[rank].gf), GF_OK);
+    world_step_run(&w, &step);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        assert_int_equal(w.ranks[rank].status, GF_ERR_PEER);
+        w.ranks[rank].next = 0;
+    }
+    world_run(&w, world_shrink_progress, NULL);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        assert_int_equal(w.ranks[rank].status, GF_OK);
+        assert_int_equal(gf_steps(w.ranks[rank].gf), 1);
+        assert_int_equal(gf_updated(w.ranks[rank].gf), GF_ERR_STATE); /* it counts as applied */
+    }
+}
+
 TEST(a_skipped_step_that_is_applied_all_the_same_is_told)
 {
     static const struct world_step step = {.fill = fill_nan};

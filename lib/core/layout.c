@@ -11,6 +11,7 @@
 #include "lib/core/vote.h"
 #include "lib/device/device.h"
 #include "lib/settings/settings.h"
+#include "lib/settings/told.h"
 
 /* The most that any algorithm asks for in one op, as which one runs may differ from operation to
  * operation, for data of any size, as public requests may be larger than the pool, in each world

@@ -17,6 +17,7 @@
 #include "lib/core/vote.h"
 #include "lib/device/device.h"
 #include "lib/settings/settings.h"
+#include "lib/settings/told.h"
 
 static void context_lay(const struct gf_layout *layout, const struct gf_control_parts *parts,
                         gf_context *gf)

@@ -38,15 +38,6 @@ struct gf_opening {
     void *link_state;                 /* has room for either driver's */
 };
 
-/* gf_measure() and gf_open() that do not log why they refuse, but tell it in error_out[256], which
- * is as it was where they do not. Of a context that has failed gf_error_last() has it. No pointer is
- * NULL. */
-gf_status gf_measure_told(const struct gf_config *config, const struct gf_tensor *tensors,
-                          uint32_t tensor_count, char *error_out,
-                          struct gf_footprint *footprint_out);
-gf_status gf_open_told(const struct gf_config *config, const struct gf_tensor *tensors,
-                       uint32_t tensor_count, void *memory, uint64_t memory_bytes, char *error_out,
-                       gf_context **gf_out);
 /* One turn of join and warm-up: GF_OK once the context could be used. A failure is the
  * context's. */
 gf_status gf_join_progress(gf_context *gf, uint64_t now_ns);
