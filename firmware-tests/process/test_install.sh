@@ -74,8 +74,10 @@ if echo | "$cc" -x c++ -fsyntax-only - 2>/dev/null; then
         $(flags --static --libs) -o appliance_cxx
     check "which_runs" same "y = 3.00 x + 1.00" "$(./appliance_cxx)"
     # No call has a structure's name, so C++ needs no "struct" before one.
-    { echo '#include <gradientflow/config.h>'; echo '#include <gradientflow/drivers.h>'; echo 'int main() {'
-        sed -n 's/^struct \(gf_[a-z0-9_]*\) {$/\1 *\1_of = nullptr; (void)\1_of;/p' "$prefix"/include/gradientflow/*.h
+    { echo '#include <gradientflow/config.h>'; echo 'int main() {'
+        sed -n 's/^struct \(gf_[a-z0-9_]*\) {$/\1 *\1_of = nullptr; (void)\1_of;/p' \
+            "$prefix"/include/gradientflow/gradientflow.h "$prefix"/include/gradientflow/types.h \
+            "$prefix"/include/gradientflow/configuration.h "$prefix"/include/gradientflow/schedule.h
         echo 'return gf_stats_of != nullptr; }'; } >structs.cc
     # shellcheck disable=SC2046
     check "its_structures_are_types_of_c++" "$cc" -std=c++20 -Wall -Werror $(flags --cflags) -fsyntax-only structs.cc
