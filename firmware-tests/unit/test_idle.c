@@ -1,6 +1,7 @@
 /* When a rank that waits yields and when it sleeps: lib/core/idle.h, fed with times. */
 #include "firmware-tests/support/suite.h"
 #include "lib/context.h"
+#include "lib/core/accessors.h"
 #include "ops/node/direct.h"
 
 #include <errno.h>
@@ -227,6 +228,43 @@ TEST(nobody_sleeps_between_two_states_on_the_way_into_an_epoch)
     gf->phase = GF_PHASE_FAILED;
     assert_int_equal(gf_wait(gf, next_state, NULL), GF_OK);
     assert_int_equal(arms, 0);
+    (void)close(pipe_ends[0]);
+    (void)close(pipe_ends[1]);
+}
+
+static gf_status never(gf_context *gf, void *turns)
+{
+    gf->polled.at_ns = gf_now(gf);
+    ++*(uint32_t *)turns;
+    return GF_AGAIN;
+}
+
+/* A wait with a bound ends at it, not when the sleep would have ended in which it passes. The least
+ * of some tries: another process may have the core. */
+TEST(a_wait_ends_at_its_bound)
+{
+    static const uint64_t bounds_ns[] = {0, 2000000, 25000000};
+    assert_int_equal(pipe(pipe_ends), 0);
+    struct gf_link link = {.driver = &link_driver, .wake_fd = pipe_ends[0]};
+    struct gf_rendezvous control = {.driver = &control_driver};
+    gf_context *gf = waiter(&link, &control);
+    gf->phase = GF_PHASE_FAILED;
+    for (size_t i = 0; i < LENGTH(bounds_ns); i++) {
+        uint64_t least_ns = UINT64_MAX;
+        for (uint32_t try = 0; try < 10; try++) {
+            uint64_t begin_ns = gf_now(gf);
+            uint64_t took_ns;
+            uint32_t turns = 0;
+            assert_int_equal(gf_wait_for(gf, never, &turns, bounds_ns[i]), GF_AGAIN);
+            took_ns = gf_now(gf) - begin_ns;
+            assert_true(took_ns >= bounds_ns[i]);
+            if (took_ns < least_ns) least_ns = took_ns;
+            if (bounds_ns[i] == 0) assert_int_equal(turns, 1);
+        }
+        if (least_ns > bounds_ns[i] + 2500000)
+            fail_msg("%llu ns for %llu", (unsigned long long)least_ns,
+                     (unsigned long long)bounds_ns[i]);
+    }
     (void)close(pipe_ends[0]);
     (void)close(pipe_ends[1]);
 }
