@@ -255,8 +255,9 @@ struct gf_request {
 
 /* First weights: rank `root`'s gf_weight() of all tensors, and its config.state_extra, reach every
  * rank; then the half weights are made. All ranks call it, between steps, with no request under way.
- * May block up to exchange.timeout_ns for the weights and for each region. GF_ERR_STATE: there are
- * neither. */
+ * May block up to exchange.timeout_ns for the weights and for each message of regions; who serves
+ * signals meanwhile waits for a gf_barrier() with gf_request_wait_for() first. GF_ERR_STATE: there
+ * are neither, or there are regions and the last step was not applied. */
 gf_status gf_broadcast_weights(gf_context *gf, uint32_t root);
 
 /* All are in place on data[elem_count] of type, in host memory or in device memory: the library's
