@@ -19,8 +19,9 @@ $(OBJ): GF_FLAGS += -fPIC $(if $(findstring clang,$(CC)),,-fno-semantic-interpos
 $(OBJ): lib/install.mk
 # For those who do not link statically. It exports what begins with gf_; UCX is the system's: its archives are
 # not for shared libraries.
-SHARED_OBJ := $(patsubst $(BUILD)/drivers/ucx/link_ucx_open.o,$(BUILD)/shared/link_ucx_open.o,$(OBJ))
-$(BUILD)/shared/link_ucx_open.o: drivers/ucx/link_ucx_open.c lib/install.mk $(BUILD)/compile.used $(BUILD)/link.used
+SHARED_UCX := link_ucx_start link_ucx_resources
+SHARED_OBJ := $(foreach o,$(OBJ),$(if $(filter $(SHARED_UCX:%=$(BUILD)/drivers/ucx/%.o),$(o)),$(BUILD)/shared/$(notdir $(o)),$(o)))
+$(SHARED_UCX:%=$(BUILD)/shared/%.o): $(BUILD)/shared/%.o: drivers/ucx/%.c lib/install.mk $(BUILD)/compile.used $(BUILD)/link.used
 	@mkdir -p $(@D)
 	$(CC) $(GF_FLAGS) $(UCX_FLAGS) -UGF_UCX_DYNAMIC -DGF_UCX_DYNAMIC=1 -fPIC $(CFLAGS) -c $< -o $@
 $(BUILD)/$(SONAME): $(SHARED_OBJ) $(FATBIN) lib/gradientflow.map $(BUILD)/link.used

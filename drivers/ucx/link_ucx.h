@@ -96,6 +96,10 @@ static inline void gf_ucx_leave(struct gf_ucx *ucx)
     if (ucx->gpu != NULL) gf_ucx_device_leave(ucx);
 }
 
+/* link_ucx_start.c. Before anything is asked of UCX: runs its constructors, once a process. */
+void gf_ucx_start(void);
+void gf_ucx_start_locked(void); /* under gf_forked_lock() */
+
 /* link_ucx_names.c. The next name of a comma-separated list, which then begins behind it; NULL:
  * there is none. */
 const char *gf_ucx_name_next(const char **list, size_t *bytes_out);

@@ -29,23 +29,6 @@
 /* How long close() lets what UCX has taken leave this host. A dead peer may use all of it. */
 #define FLUSH_NS 200000000u
 
-/* libucs installs handlers for SIGSEGV, SIGBUS, SIGILL and SIGFPE before main() unless the
- * environment says "none". In a static link this runs before its constructor (101 is the first
- * priority a program may have) and says so; a dynamic UCX has run already and is asked to take its
- * handlers back. It is the only code of the library that runs by itself; a value that the user set
- * stays. */
-#if GF_UCX_DYNAMIC
-void ucs_debug_disable_signals(void); /* libucs exports it, and no installed header has it */
-#endif
-__attribute__((constructor(101))) static void signals_are_the_programs(void)
-{
-#if GF_UCX_DYNAMIC
-    if (getenv("UCX_HANDLE_ERRORS") == NULL) ucs_debug_disable_signals();
-#else
-    (void)setenv("UCX_HANDLE_ERRORS", "none", 0);
-#endif
-}
-
 /* ---- what is the process's: UCX's log, its level, and who has it open ---- */
 
 #define LINES_MAX 16u
@@ -150,6 +133,7 @@ static ucs_log_func_rc_t log_from_ucx(const char *file, unsigned line, const cha
 static gf_status process_join(struct gf_ucx *ucx)
 {
     gf_forked_lock();
+    gf_ucx_start_locked();
     ucx->joined = (shared.links == 0) || (shared.owner == getpid());
     if (ucx->joined && (shared.links++ == 0)) ucs_log_push_handler(log_from_ucx);
     if (ucx->joined) shared.owner = getpid();

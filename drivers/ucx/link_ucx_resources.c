@@ -49,11 +49,28 @@ static enum found component_look(uct_component_h component, const char *name)
     return FOUND_COMPONENT;
 }
 
+#if GF_UCX_DYNAMIC
+static bool is_linked(const struct family *family)
+{
+    (void)family;
+    return true; /* perhaps: UCX finds its modules */
+}
+#else
+void uct_ib_init(void) __attribute__((weak));
+/* A name tells, without a call of UCX, which would start it in a job that then goes over sockets. */
+static bool is_linked(const struct family *family)
+{
+    return (family->kind == GF_UCX_INFINIBAND) && (uct_ib_init != NULL);
+}
+#endif
+
 static enum found family_look(const struct family *family)
 {
     uct_component_h *components = NULL;
     unsigned component_count = 0;
     enum found most = FOUND_NOTHING;
+    if (!is_linked(family)) return FOUND_NOTHING;
+    gf_ucx_start();
     if (uct_query_components(&components, &component_count) != UCS_OK) return FOUND_NOTHING;
     for (unsigned i = 0; (i < component_count) && (most != FOUND_DEVICE); i++) {
         enum found found = component_look(components[i], family->component);

@@ -42,7 +42,8 @@ UCX_LIBS := $(UCX_IB_LIBS) $(UCX_IB_PROVIDERS:%=-Wl,--undefined=verbs_provider_%
 endif
 
 # In a static link driver and UCX are one object, of which gf_link_ucx alone is seen from outside: a program that has UCX's
-# symbols of its own (MPICH) meets none of these, and its link line says nothing of UCX.
+# symbols of its own (MPICH) meets none of these, and its link line says nothing of UCX. Nothing of UCX runs before main(), nor
+# where nobody opens it: ucx_start.ld, link_ucx_start.c.
 UCX_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard drivers/ucx/*.c))
 ifeq ($(UCX_DYNAMIC),1)
 UCX_LINK := $(UCX_DYNAMIC_LIBS)
@@ -51,11 +52,13 @@ UCX_IN   := $(UCX_OBJ)
 else
 UCX_IN   := $(BUILD)/drivers/ucx/with_ucx.o
 # For tests that stand between the driver and UCX.
-UCX_APART := -Wl,-Bstatic $(UCX_LIBS) -Wl,-Bdynamic
+UCX_APART := -Wl,--wrap=getenv -Wl,-Bstatic $(UCX_LIBS) -Wl,-Bdynamic
 endif
 endif
-$(BUILD)/drivers/ucx/with_ucx.o: $(UCX_OBJ) $(BUILD)/link.used
-	$(CC) -r -nostdlib -o $@.all $(UCX_OBJ) -Wl,-Bstatic $(UCX_LIBS)
-	objcopy --keep-global-symbol=gf_link_ucx $@.all $@
+$(BUILD)/drivers/ucx/with_ucx.o: $(UCX_OBJ) drivers/ucx/ucx_start.ld $(BUILD)/link.used
+	$(CC) -r -nostdlib -o $@.all $(UCX_OBJ) -Wl,-T,drivers/ucx/ucx_start.ld -Wl,--wrap=getenv -Wl,-Bstatic $(UCX_LIBS)
+	objcopy --keep-global-symbol=gf_link_ucx $(foreach t,starts ends,$(call UCX_TABLE,.data.rel.ro.gf_ucx_$(t))) $@.all $@
 	@rm -f $@.all
+# Flags make it a section of data, and none of the type that libc runs.
+UCX_TABLE = --rename-section $(1)=$(1)_table,alloc,load,data,contents
 UCX_TEXT := $(if $(filter 1,$(UCX)),$(UCX_VERSION)$(if $(filter 1,$(UCX_IB)), with InfiniBand)$(if $(filter 1,$(UCX_DYNAMIC)), dynamic),0)

@@ -15,9 +15,9 @@ check "nothing_is_made_anew_with_the_same_flags" same 0 "$(anew)"
 check "all_is_with_others" [ "$(anew CFLAGS="${CFLAGS:-} -O1 -g0")" -gt 100 ]
 check "it_installs" install_to DESTDIR="$scratch/stage" PREFIX=/opt/gf
 check "and_again_over_itself" install_to DESTDIR="$scratch/stage" PREFIX=/opt/gf
-if [ -e "$BUILD/shared/link_ucx_open.o" ]; then
+if [ -e "$BUILD/shared/link_ucx_start.o" ]; then
     check "another_ucx_makes_the_shared_library_anew" \
-        sh -c 'make -n BUILD="$1" UCX_VERSION=0 shared | grep -q -e "-o .*/shared/link_ucx_open.o$"' sh "$BUILD"
+        sh -c 'make -n BUILD="$1" UCX_VERSION=0 shared | grep -q -e "-o .*/shared/link_ucx_start.o$"' sh "$BUILD"
 fi
 mkdir "$scratch/before" && ln -s /bin/true "$scratch/nvcc"
 echo "$scratch/nvcc undefined " >"$scratch/before/nvcc.used"

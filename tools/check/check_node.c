@@ -22,8 +22,6 @@ static void environment_list(char *text, size_t text_bytes)
     for (char **variable = environ; *variable != NULL; variable++) {
         size_t length = strcspn(*variable, "=");
         if ((strncmp(*variable, "UCX_", 4) != 0) || (at + length + 3 > text_bytes)) continue;
-        /* the library's own doing */
-        if (strncmp(*variable, "UCX_HANDLE_ERRORS=none", 22) == 0) continue;
         at += (size_t)snprintf(text + at, text_bytes - at, "%s%.*s", at ? ", " : "", (int)length,
                                *variable);
     }

@@ -97,7 +97,7 @@ static bool writing_may_wait(void)
     return signal_number == 0;
 }
 
-/* Asked before all constructors: UCX's takes the signal. */
+/* Asked before all constructors: a dynamic UCX's takes the signal. */
 static void hangup_look(void)
 {
     struct sigaction before;

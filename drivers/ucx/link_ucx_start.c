@@ -1,0 +1,85 @@
+/* What UCX runs by itself, and when.
+ *
+ * UCX's constructors patch mmap() and its like in libc (UCM) and install signal handlers. In a
+ * static link they run when UCX is first asked for something, once a process, and never in a process
+ * that does not ask: ucx.mk takes them out of what runs before main(). Its destructors run where
+ * they always ran, after all of atexit(), if its constructors did. A dynamic UCX has run its own
+ * when it was loaded. */
+#include "drivers/ucx/link_ucx.h"
+
+#include "drivers/forked.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SIGNALS_KEY "UCX_HANDLE_ERRORS"
+
+#if GF_UCX_DYNAMIC
+
+void ucs_debug_disable_signals(void); /* libucs exports it, and no installed header has it */
+
+/* libucs has installed handlers for SIGSEGV, SIGBUS, SIGILL, SIGFPE and SIGHUP. A value that the user
+ * set stays. */
+__attribute__((constructor(101))) static void signals_are_the_programs(void)
+{
+    if (getenv(SIGNALS_KEY) == NULL) ucs_debug_disable_signals();
+}
+
+void gf_ucx_start_locked(void)
+{
+}
+
+#else
+
+typedef void (*ucx_call)(void);
+
+/* ucx_start.ld. Where UCX is not in one object with its driver (tests) there are none, and libc runs
+ * UCX's constructors. */
+extern const ucx_call gf_ucx_starts[] __attribute__((weak));
+extern const ucx_call gf_ucx_starts_end[] __attribute__((weak));
+extern const ucx_call gf_ucx_ends[] __attribute__((weak));
+extern const ucx_call gf_ucx_ends_end[] __attribute__((weak));
+
+static bool started; /* under gf_forked_lock() */
+
+/* Instead of the handlers that UCX would install: for SIGSEGV and the like, and for SIGHUP. */
+static const struct unset {
+    const char *key;
+    char value[8];
+} unset[] = {{SIGNALS_KEY, "none"}, {"UCX_DEBUG_SIGNO", "0"}};
+
+/* UCX reads its environment by this (`ld --wrap`), so nobody's environment is changed. A value that
+ * the user set stays. */
+char *__real_getenv(const char *name);
+char *__wrap_getenv(const char *name);
+char *__wrap_getenv(const char *name)
+{
+    char *value = __real_getenv(name);
+    for (size_t i = 0; (value == NULL) && (i < sizeof unset / sizeof unset[0]); i++)
+        if (strcmp(name, unset[i].key) == 0) return (char *)(uintptr_t)unset[i].value;
+    return value;
+}
+
+/* A fork() waits, so that no child has half of it. */
+void gf_ucx_start_locked(void)
+{
+    if (started) return;
+    started = true;
+    for (const ucx_call *call = gf_ucx_starts; call != gf_ucx_starts_end; call++) (*call)();
+}
+
+/* As libc would: the last first. */
+__attribute__((destructor)) static void ucx_end(void)
+{
+    if (!started) return;
+    for (const ucx_call *call = gf_ucx_ends_end; call != gf_ucx_ends; call--) call[-1]();
+}
+
+#endif
+
+void gf_ucx_start(void)
+{
+    gf_forked_lock();
+    gf_ucx_start_locked();
+    gf_forked_unlock();
+}
