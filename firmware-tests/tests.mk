@@ -103,8 +103,8 @@ $(BUILD)/firmware-tests/program_own_drivers: PROGRAM_LIBS = $(SIM_LIB) $(LIB)
 $(BUILD)/firmware-tests/program_sockets: PROGRAM_LIBS = -Wl,--gc-sections $(LIB) -Wl,-Bstatic -lsodium -Wl,-Bdynamic
 # UCX's driver by its objects: in the library UCX lies with it.
 $(BUILD)/firmware-tests/program_allocations: $(UCX_OBJ)
-$(BUILD)/firmware-tests/program_allocations: PROGRAM_LIBS = -Wl,--wrap=getenv $(UCX_OBJ) $(LIB) -Wl,-Bstatic -lconfig -lsodium -Wl,-Bdynamic \
-    $(UCX_DYNAMIC_LIBS) -ldl -lrt -lm
+$(BUILD)/firmware-tests/program_allocations: PROGRAM_LIBS = -Wl,--wrap=getenv $(UCX_OBJ) $(LIB) \
+    -Wl,-Bstatic -lconfig -lsodium -Wl,-Bdynamic $(UCX_DYNAMIC_LIBS) -ldl -lrt -lm
 $(BUILD)/firmware-tests/program_strangers: PROGRAM_LIBS = $(BUILD)/libtest.a $(LIB) $(LINK_LIBS) -lcmocka
 $(BUILD)/firmware-tests/program_strangers: $(BUILD)/libtest.a
 $(BUILD)/firmware-tests/program_soak_corpus: PROGRAM_LIBS = $(BUILD)/libtest.a $(SIM_LIB) $(LIB) $(LINK_LIBS) -lcmocka
@@ -193,7 +193,7 @@ check-queues: tests all ## CUDA suites, gpu-check with MODES="1 2 8 32 none bloc
 UCX_SUITES := $(call program,$(wildcard firmware-tests/process/test_link_ucx*.c)) \
               $(addprefix firmware-tests/process/test_,ucx_links.sh ucx_faults.sh unopened.sh mpi.sh)
 UCX_BUILD  := $(BUILD)-ucx-$(UCX_VERSION)$(if $(filter 1,$(UCX_DYNAMIC)),-dynamic)
-ucx-suites: $(filter $(BUILD)/%,$(UCX_SUITES)) $(BUILD)/firmware-tests/program_ucx_faults $(BUILD)/firmware-tests/program_unopened $(BUILD)/images
+ucx-suites: $(filter $(BUILD)/%,$(UCX_SUITES)) $(call program,program_ucx_faults program_unopened) $(BUILD)/images
 check-ucx: ## the suites that use UCX, with another one: UCX_PREFIX=DIR, UCX_DYNAMIC=1
 	@$(MAKE) --no-print-directory -s -j2 WERROR=1 BUILD=$(UCX_BUILD) all ucx-suites
 	@echo "with UCX $(UCX_TEXT):"; CC="$(CC)" STRIDE=8 BUILD=$(UCX_BUILD) sh firmware-tests/support/run.sh $(UCX_SUITES:$(BUILD)/%=$(UCX_BUILD)/%)

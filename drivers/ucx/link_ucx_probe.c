@@ -84,6 +84,6 @@ gf_fabric gf_ucx_probe(const struct gf_link_setup *setup, char *text_out, size_t
         (void)snprintf(text_out, text_bytes, "no InfiniBand port is active here");
         return GF_FABRIC_NONE;
     }
-    if (!gf_ucx_missing_text("ib", text_out, text_bytes)) return GF_FABRIC_FOUND;
-    return gf_ucx_has_infiniband() ? GF_FABRIC_NONE : GF_FABRIC_UNBUILT;
+    if (!gf_ucx_has_infiniband(text_out, text_bytes)) return GF_FABRIC_UNBUILT;
+    return gf_ucx_missing_text("ib", text_out, text_bytes) ? GF_FABRIC_NONE : GF_FABRIC_FOUND;
 }

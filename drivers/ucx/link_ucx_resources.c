@@ -49,27 +49,11 @@ static enum found component_look(uct_component_h component, const char *name)
     return FOUND_COMPONENT;
 }
 
-#if GF_UCX_DYNAMIC
-static bool is_linked(const struct family *family)
-{
-    (void)family;
-    return true; /* perhaps: UCX finds its modules */
-}
-#else
-void uct_ib_init(void) __attribute__((weak));
-/* A name tells, without a call of UCX, which would start it in a job that then goes over sockets. */
-static bool is_linked(const struct family *family)
-{
-    return (family->kind == GF_UCX_INFINIBAND) && (uct_ib_init != NULL);
-}
-#endif
-
 static enum found family_look(const struct family *family)
 {
     uct_component_h *components = NULL;
     unsigned component_count = 0;
     enum found most = FOUND_NOTHING;
-    if (!is_linked(family)) return FOUND_NOTHING;
     gf_ucx_start();
     if (uct_query_components(&components, &component_count) != UCS_OK) return FOUND_NOTHING;
     for (unsigned i = 0; (i < component_count) && (most != FOUND_DEVICE); i++) {
@@ -80,10 +64,22 @@ static enum found family_look(const struct family *family)
     return most;
 }
 
-bool gf_ucx_has_infiniband(void)
+static void unbuilt_text(const struct family *family, const char *name, size_t name_bytes,
+                         char *text_out, size_t text_bytes)
 {
-    GF_ASSERT(families[0].kind == GF_UCX_INFINIBAND);
-    return family_look(&families[0]) != FOUND_NOTHING;
+    (void)snprintf(text_out, text_bytes,
+                   "\"%.*s\" is not in this binary; it is in one made with %s", (int)name_bytes,
+                   name, family->link);
+}
+
+bool gf_ucx_has_infiniband(char *text_out, size_t text_bytes)
+{
+    const struct family *family = &families[0];
+    bool has = GF_UCX_DYNAMIC ? family_look(family) != FOUND_NOTHING : GF_UCX_IB;
+    GF_ASSERT(family->kind == GF_UCX_INFINIBAND);
+    if (!has)
+        unbuilt_text(family, family->component, strlen(family->component), text_out, text_bytes);
+    return has;
 }
 
 bool gf_ucx_missing_text(const char *transports, char *text_out, size_t text_bytes)
@@ -100,9 +96,7 @@ bool gf_ucx_missing_text(const char *transports, char *text_out, size_t text_byt
                            "\"%.*s\" is in this binary, but there is no device for it here",
                            (int)name_bytes, name);
         else
-            (void)snprintf(text_out, text_bytes,
-                           "\"%.*s\" is not in this binary; it is in one made with %s",
-                           (int)name_bytes, name, families[i].link);
+            unbuilt_text(&families[i], name, name_bytes, text_out, text_bytes);
         return true;
     }
     return false;

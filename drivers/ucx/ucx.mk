@@ -19,7 +19,7 @@ UCX ?= $(shell $(UCX_PKG) --exists ucx 2>/dev/null && echo 1 || echo 0)
 ifeq ($(UCX),1)
 UCX_VERSION := $(shell $(UCX_PKG) --modversion ucx)
 # UCX's headers say "asm", and are not written for these warnings.
-UCX_FLAGS   := -std=gnu11 $(patsubst -I%,-isystem %,$(shell $(UCX_PKG) --cflags ucx)) -DGF_UCX_DYNAMIC=$(UCX_DYNAMIC)
+UCX_FLAGS   := -std=gnu11 $(patsubst -I%,-isystem %,$(shell $(UCX_PKG) --cflags ucx)) -DGF_UCX_DYNAMIC=$(UCX_DYNAMIC) -DGF_UCX_IB=$(UCX_IB)
 UCX_FOLDER  := $(patsubst -L%,%,$(filter -L%,$(shell $(UCX_PKG) --libs ucx)))
 # All four by name: a module of UCX may need what the program itself does not.
 UCX_DYNAMIC_LIBS := -Wl,--push-state,--no-as-needed $(filter -L% -l%,$(shell $(UCX_PKG) --libs ucx)) -Wl,--pop-state \

@@ -34,8 +34,8 @@ runs() { (train 64) || { cat "$scratch/train"; return 1; }; }
 check a_main_thread_with_48_KiB_is_refused refused
 check a_main_thread_with_64_KiB_trains runs
 
-# A dynamic UCX's constructors would end it before main(): tools/common/tool_stack.c comes first. The kernel puts arguments and
-# environment on the stack, and up to 8 KiB at random below; ld.so takes 6,176 bytes. With less, any program ends by SIGSEGV.
+# A dynamic UCX's constructors would end it before main(): tools/common/tool_stack.c comes first. The kernel puts
+# arguments and environment on the stack, and up to 8 KiB at random below; ld.so takes 6,176 bytes. With less, any program ends by SIGSEGV.
 told() {
     spare=$(head -c $(($1 * 1024 - 8192 - 6176 - 416)) /dev/zero | tr '\0' x)
     for tool in run train perf check plan trace; do for try in 1 2 3 4 5; do
