@@ -170,6 +170,10 @@ struct gf_link_driver {
     /* GF_OK: something moved; GF_AGAIN: nothing to do; an error: the link has failed. */
     gf_status (*progress)(struct gf_link *link);
 
+    /* Is there a peer to which this rank's large packets do not come, though smaller ones did? Then the
+     * network between them has a smaller MTU than their hosts. May be NULL where nobody knows. */
+    bool (*large_lost)(struct gf_link *link, uint32_t *peer_out, uint32_t *packet_bytes_out);
+
     /* GF_OK: it is safe to poll(2) wake_fd for reading; GF_AGAIN: progress() must be called first.
      * May be NULL where there is none. */
     gf_status (*arm)(struct gf_link *link);

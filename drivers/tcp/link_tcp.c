@@ -604,6 +604,7 @@ const struct gf_link_driver gf_link_tcp = {
     .test = test,
     .cancel = cancel,
     .progress = progress,
+    .large_lost = gf_tcp_large_lost,
     .arm = arm,
     .map = map,
     .flag_store = flag_store,

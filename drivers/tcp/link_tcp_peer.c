@@ -8,11 +8,13 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <linux/sockios.h>
 #include <netinet/tcp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -220,4 +222,41 @@ bool gf_tcp_gone_tell(struct gf_tcp_link *tcp, uint64_t now_ns)
 gf_status gf_tcp_peer_refuse(struct gf_tcp_peer *peer)
 {
     return gf_fault_set(&peer->link->link.fault, GF_ERR_LINK, peer->id, "", 0, "%s", peer->text);
+}
+
+/* ---- large packets that do not come ---- */
+
+#define RESENT_MIN 2u
+
+/* All that was acknowledged left before the first large packet, and since then the kernel sends again and
+ * again (retransmits), or its own device takes no such packet (probes). A path that was cut at that
+ * moment looks the same, so it is asked and not said. */
+static bool stream_large_lost(const struct gf_tcp_stream *stream, uint32_t *packet_bytes_out)
+{
+    struct tcp_info info = {0};
+    socklen_t bytes = sizeof info;
+    int waiting = 0;
+    if ((stream->fd < 0) || (stream->large_at == 0)) return false;
+    if ((ioctl(stream->fd, SIOCOUTQ, &waiting) != 0) || (waiting <= 0)) return false;
+    if (stream->written - (uint64_t)waiting > stream->large_at - 1) return false;
+    if (getsockopt(stream->fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return false;
+    if ((info.tcpi_retransmits < RESENT_MIN) && (info.tcpi_probes < RESENT_MIN)) return false;
+    if (info.tcpi_pmtu <= TCP_PACKET_BYTES) return false;
+    *packet_bytes_out = info.tcpi_pmtu;
+    return true;
+}
+
+bool gf_tcp_large_lost(struct gf_link *link, uint32_t *peer_out, uint32_t *packet_bytes_out)
+{
+    struct gf_tcp_link *tcp = (struct gf_tcp_link *)link;
+    for (uint32_t id = 0; id < tcp->setup.world; id++) {
+        const struct gf_tcp_peer *peer = &tcp->peers[id];
+        if ((id == tcp->setup.rank) || peer->ended) continue;
+        for (uint32_t s = 0; s < tcp->setup.streams; s++) {
+            if (!stream_large_lost(&peer->streams[s], packet_bytes_out)) continue;
+            *peer_out = id;
+            return true;
+        }
+    }
+    return false;
 }

@@ -43,7 +43,8 @@
 #define TCP_TURN_BYTES (1u << 20)      /* that one call writes, or reads, on one stream */
 #define TCP_PARTS_MAX 16               /* of memory, in one call of the kernel */
 #define TCP_GONE_NS \
-    UINT64_C(1000000000) /* a connection that ended is told so much later: link_tcp_peer.c */
+    UINT64_C(1000000000)       /* a connection that ended is told so much later: link_tcp_peer.c */
+#define TCP_PACKET_BYTES 1200u /* what passes any network, with its headers */
 #define TCP_NONE UINT32_MAX
 
 struct gf_tcp_link;
@@ -118,9 +119,11 @@ struct gf_tcp_stream {
     struct gf_tcp_stream *next_ready; /* in link.ready */
     int fd;                           /* -1: none */
     uint32_t index;
-    uint64_t more_bytes;     /* of large messages that it took, in this epoch */
-    uint32_t posted_turn;    /* link.turn in which a post wrote here */
-    bool listed;             /* it is in link.ready */
+    uint64_t more_bytes;  /* of large messages that it took, in this epoch */
+    uint64_t written;     /* bytes that the kernel took */
+    uint64_t large_at;    /* .. before the first that leave as large packets, and 1; 0: none did */
+    uint32_t posted_turn; /* link.turn in which a post wrote here */
+    bool listed;          /* it is in link.ready */
     bool readable, writable; /* as far as is known: the kernel has not said otherwise since */
     bool hung_up;            /* the other end will send no more: it is read to its end */
 
@@ -320,5 +323,7 @@ __attribute__((format(printf, 2, 3))) void gf_tcp_violated(struct gf_tcp_stream 
 bool gf_tcp_gone_tell(struct gf_tcp_link *link, uint64_t now_ns);
 gf_status gf_tcp_peer_refuse(
     struct gf_tcp_peer *peer); /* what a post to one that has ended gives */
+/* gf_link_driver.large_lost */
+bool gf_tcp_large_lost(struct gf_link *link, uint32_t *peer_out, uint32_t *packet_bytes_out);
 
 #endif

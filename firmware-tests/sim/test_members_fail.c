@@ -344,6 +344,23 @@ struct told {
         6, 0, 0, NOBODY, NOBODY, rank, LONG_AGO, LONG_AGO, false, 0 \
     }
 
+static struct gf_waits waits_told(const struct told *told)
+{
+    struct gf_waits waits = {.taken = told->taken,
+                             .still_ns = told->still_ns,
+                             .quiet_ns = told->quiet_ns,
+                             .age_ns = told->age_ns,
+                             .count = told->ended ? 0 : 1};
+    waits.rows[0] = (struct gf_wait){.order = 5,
+                                     .posted = told->posted,
+                                     .lacked = told->lacked,
+                                     .from = told->from,
+                                     .to = told->to,
+                                     .memory = told->memory,
+                                     .still_ns = told->still_ns};
+    return waits;
+}
+
 static const struct edge_case {
     const char *name;
     struct told told[4];
@@ -423,25 +440,45 @@ TEST(a_message_that_was_sent_and_did_not_come_breaks_an_edge)
         for (uint32_t rank = 0; rank < 4; rank++) {
             const struct told *told = &c->told[rank];
             world.ranks[rank].stopped = (told->taken == 0);
-            struct gf_waits *waits = &world.ranks[rank].waits;
             place(rank, 8, 40, GF_OPERATION_STEP, (rank + 1) % 4);
-            *waits = (struct gf_waits){.taken = told->taken,
-                                       .still_ns = told->still_ns,
-                                       .quiet_ns = told->quiet_ns,
-                                       .age_ns = told->age_ns,
-                                       .count = told->ended ? 0 : 1};
-            waits->rows[0] = (struct gf_wait){.order = 5,
-                                              .posted = told->posted,
-                                              .lacked = told->lacked,
-                                              .from = told->from,
-                                              .to = told->to,
-                                              .memory = told->memory,
-                                              .still_ns = told->still_ns};
+            world.ranks[rank].waits = waits_told(told);
         }
         (void)attribute(0, &late, &error);
         if ((error.peer != c->peer) || (strstr(error.text, c->text) == NULL))
             fail_msg("%s: peer %d: %s", c->name, (int)error.peer, error.text);
         assert_int_equal(error.code, GF_ERR_TIMEOUT);
+        members_world_end();
+    }
+}
+
+/* Either end may say that its large packets do not come to the other; of another pair it means nothing
+ * here. */
+TEST(an_edge_that_only_large_packets_do_not_pass_names_the_mtu)
+{
+    static const struct large_case {
+        uint32_t by, to, bytes;
+        bool named;
+    } cases[] = {{2, 1, 9000, true}, {1, 2, 1500, true}, {2, 3, 9000, false}, {2, 1, 0, false}};
+    static const struct told at[4] = {LACKS(1), LACKS(2), ENDED(LONG_AGO), IN_MEMORY(1)};
+    for (size_t i = 0; i < LENGTH(cases); i++) {
+        const struct large_case *c = &cases[i];
+        struct gf_error error = {0};
+        char text[80];
+        members_world_open(4, false, 0);
+        members_world_until(GF_OK);
+        for (uint32_t rank = 0; rank < 4; rank++) {
+            place(rank, 8, 40, GF_OPERATION_STEP, (rank + 1) % 4);
+            world.ranks[rank].waits = waits_told(&at[rank]);
+        }
+        world.ranks[c->by].waits.large_to = c->to;
+        world.ranks[c->by].waits.large_bytes = c->bytes;
+        (void)attribute(0, &late, &error);
+        (void)snprintf(text, sizeof text, "10.0 s; rank 2 is the one to go");
+        if (c->named)
+            (void)snprintf(text, sizeof text,
+                           " (small messages pass, packets of %u bytes do not: MTU?); rank 2",
+                           c->bytes);
+        if (strstr(error.text, text) == NULL) fail_msg("%zu: %s", i, error.text);
         members_world_end();
     }
 }

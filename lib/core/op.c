@@ -386,6 +386,18 @@ static void coll_wait(const struct gf_op *op, struct gf_coll_wait *wait_out)
         gf_flow_wait(coll, 0, wait_out);
 }
 
+static void large_lost(const gf_context *gf, struct gf_waits *waits)
+{
+    uint32_t id = 0;
+    uint32_t bytes = 0;
+    waits->large_to = GF_RANK_NONE;
+    if ((gf->link->driver->large_lost == NULL) ||
+        !gf->link->driver->large_lost(gf->link, &id, &bytes))
+        return;
+    waits->large_to = gf_rank_of(gf, id);
+    waits->large_bytes = bytes;
+}
+
 _Static_assert(GF_WAITS_MAX >= GF_OPS_MAX, "a row for each operation");
 void gf_ops_waits(const gf_context *gf, uint64_t now_ns, struct gf_waits *waits_out)
 {
@@ -393,6 +405,7 @@ void gf_ops_waits(const gf_context *gf, uint64_t now_ns, struct gf_waits *waits_
     *waits_out = (struct gf_waits){.taken = table->taken,
                                    .still_ns = since(now_ns, table->ended_ns),
                                    .quiet_ns = since(now_ns, gf->polled.came_ns)};
+    large_lost(gf, waits_out);
     for (uint32_t left = table->busy; left != 0; left &= left - 1) {
         const struct gf_op *op = &table->ops[__builtin_ctz(left)];
         struct gf_coll_wait at = {.from = GF_RANK_NONE, .to = GF_RANK_NONE, .memory = GF_RANK_NONE};

@@ -46,6 +46,8 @@ struct gf_waits {
     uint64_t still_ns; /* for so long none has ended, */
     uint64_t quiet_ns; /* and nothing has come from anybody */
     uint64_t age_ns;   /* all this is as of so long ago: it failed then; 0: of now */
+    /* packets of this size do not come to that rank, though smaller ones did; 0: none is known */
+    uint32_t large_bytes, large_to;
     uint32_t count;
     struct gf_wait rows[GF_WAITS_MAX];
 };

@@ -224,12 +224,28 @@ static void lag_end(struct gf_members *members, uint32_t culprit)
                        (double)told->unmoved_ns / 1e9, gap, members->seen_by, spared(members));
 }
 
+/* What either end knows of large packets on this edge. */
+static void large_text(const struct gf_members *members, uint32_t from, uint32_t to,
+                       char text_out[72])
+{
+    const struct gf_waits *waits = &gf_members_of(members, from)->said.waits;
+    text_out[0] = '\0';
+    if ((waits->large_bytes == 0) || (waits->large_to != to)) {
+        waits = &gf_members_of(members, to)->said.waits;
+        if ((waits->large_bytes == 0) || (waits->large_to != from)) return;
+    }
+    (void)snprintf(text_out, 72, " (small messages pass, packets of %u bytes do not: MTU?)",
+                   waits->large_bytes);
+}
+
 static void edge_end(struct gf_members *members, const struct members_finding *found)
 {
     const struct gf_position *at = &gf_members_of(members, found->culprit)->said.told.position;
+    char large[72];
     char others[80] = "";
     char goes[80] = "nobody goes: the others would be too few";
     cut_decide(members, &found->cut);
+    large_text(members, found->from, found->to, large);
     if (found->edges > 1)
         (void)snprintf(others, sizeof others, "; broken connections: %u", found->edges);
     if (members->cut.count > 0)
@@ -239,8 +255,8 @@ static void edge_end(struct gf_members *members, const struct members_finding *f
                        members->cut.count - 1);
     gf_members_fail_in(members, GF_ERR_TIMEOUT, found->culprit, at,
                        "messages of rank %u do not reach rank %u: it lacks one that was sent, and "
-                       "nothing has come for %.1f s%s; %s (rank %u asked)",
-                       found->from, found->to, (double)found->quiet_ns / 1e9, others, goes,
+                       "nothing has come for %.1f s%s%s; %s (rank %u asked)",
+                       found->from, found->to, (double)found->quiet_ns / 1e9, large, others, goes,
                        members->seen_by);
 }
 

@@ -62,8 +62,9 @@ static void wait_walk(struct gf_walk *walk, struct gf_wait *wait)
 static void waits_walk(struct gf_walk *walk, struct gf_waits *waits)
 {
     static const struct gf_field fields[] = {
-        GF_FIELD(gf_waits, taken), GF_FIELD(gf_waits, still_ns), GF_FIELD(gf_waits, quiet_ns),
-        GF_FIELD(gf_waits, age_ns), GF_FIELD(gf_waits, count)};
+        GF_FIELD(gf_waits, taken),  GF_FIELD(gf_waits, still_ns),    GF_FIELD(gf_waits, quiet_ns),
+        GF_FIELD(gf_waits, age_ns), GF_FIELD(gf_waits, large_bytes), GF_FIELD(gf_waits, large_to),
+        GF_FIELD(gf_waits, count)};
     gf_walk_fields(walk, waits, fields, COUNT(fields));
     for (uint32_t i = 0; (i < waits->count) && (i < GF_WAITS_MAX); i++)
         wait_walk(walk, &waits->rows[i]);
@@ -105,7 +106,7 @@ bool gf_members_waits_get(const struct gf_members *members, struct gf_get *get,
 {
     struct gf_waits waits = {0};
     waits_walk(&(struct gf_walk){.get = get}, &waits);
-    if (get->bad || (waits.count > GF_WAITS_MAX)) return false;
+    if (get->bad || (waits.count > GF_WAITS_MAX) || !is_rank(members, waits.large_to)) return false;
     for (uint32_t i = 0; i < waits.count; i++) {
         const struct gf_wait *row = &waits.rows[i];
         if (!is_rank(members, row->from) || !is_rank(members, row->to) ||
