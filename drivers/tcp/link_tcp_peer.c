@@ -228,7 +228,7 @@ gf_status gf_tcp_peer_refuse(struct gf_tcp_peer *peer)
 
 #define RESENT_MIN 2u
 
-/* All that was acknowledged left before the first large packet, and since then the kernel sends again and
+/* All that was acknowledged left before the first packet of this size, and since then the kernel sends again and
  * again (retransmits), or its own device takes no such packet (probes). A path that was cut at that
  * moment looks the same, so it is asked and not said. */
 static bool stream_large_lost(const struct gf_tcp_stream *stream, uint32_t *packet_bytes_out)
@@ -236,9 +236,9 @@ static bool stream_large_lost(const struct gf_tcp_stream *stream, uint32_t *pack
     struct tcp_info info = {0};
     socklen_t bytes = sizeof info;
     int waiting = 0;
-    if ((stream->fd < 0) || (stream->large_at == 0)) return false;
+    if ((stream->fd < 0) || (stream->largest <= TCP_PACKET_BYTES)) return false;
     if ((ioctl(stream->fd, SIOCOUTQ, &waiting) != 0) || (waiting <= 0)) return false;
-    if (stream->written - (uint64_t)waiting > stream->large_at - 1) return false;
+    if (stream->written - (uint64_t)waiting > stream->large_at) return false;
     if (getsockopt(stream->fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return false;
     if ((info.tcpi_retransmits < RESENT_MIN) && (info.tcpi_probes < RESENT_MIN)) return false;
     if (info.tcpi_pmtu <= TCP_PACKET_BYTES) return false;

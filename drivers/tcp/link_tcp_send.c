@@ -312,8 +312,10 @@ static uint32_t write_some(struct gf_tcp_stream *stream, uint32_t budget)
         if ((errno != EAGAIN) && (errno != EWOULDBLOCK)) gf_tcp_stream_ended(stream, errno);
         return 0;
     }
-    if ((stream->large_at == 0) && (sent > (ssize_t)TCP_PACKET_BYTES))
-        stream->large_at = stream->written + 1;
+    if ((stream->largest < TCP_PACKET_BYTES_MAX) && (sent > (ssize_t)stream->largest)) {
+        stream->largest = (uint32_t)sent;
+        stream->large_at = stream->written;
+    }
     stream->written += (uint64_t)sent;
     batch_advance(stream, (uint32_t)sent);
     if ((uint32_t)sent < due) {

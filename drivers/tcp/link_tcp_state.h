@@ -44,7 +44,8 @@
 #define TCP_PARTS_MAX 16               /* of memory, in one call of the kernel */
 #define TCP_GONE_NS \
     UINT64_C(1000000000)       /* a connection that ended is told so much later: link_tcp_peer.c */
-#define TCP_PACKET_BYTES 1200u /* what passes any network, with its headers */
+#define TCP_PACKET_BYTES 1200u /* passes any network, with its headers */
+#define TCP_PACKET_BYTES_MAX 9000u /* of Ethernet's largest frames */
 #define TCP_NONE UINT32_MAX
 
 struct gf_tcp_link;
@@ -119,11 +120,12 @@ struct gf_tcp_stream {
     struct gf_tcp_stream *next_ready; /* in link.ready */
     int fd;                           /* -1: none */
     uint32_t index;
-    uint64_t more_bytes;  /* of large messages that it took, in this epoch */
-    uint64_t written;     /* bytes that the kernel took */
-    uint64_t large_at;    /* .. before the first that leave as large packets, and 1; 0: none did */
-    uint32_t posted_turn; /* link.turn in which a post wrote here */
-    bool listed;          /* it is in link.ready */
+    uint64_t more_bytes;     /* of large messages that it took, in this epoch */
+    uint64_t written;        /* bytes that the kernel took */
+    uint64_t large_at;       /* .. before it took more at once than ever before, and */
+    uint32_t largest;        /* .. how many that were; above a packet's size it is left at that */
+    uint32_t posted_turn;    /* link.turn in which a post wrote here */
+    bool listed;             /* it is in link.ready */
     bool readable, writable; /* as far as is known: the kernel has not said otherwise since */
     bool hung_up;            /* the other end will send no more: it is read to its end */
 

@@ -39,6 +39,7 @@ void gf_tcp_data_event(struct tcp *tcp, uint32_t dial, uint32_t slot, uint64_t n
     if (gf_way_event(tcp, way, slot, now_ns) != TCP_WAY_IN) return;
     gf_way_close(tcp, way);
     gf_socket_carries_messages(way->fd, tcp->setup.keepalive_ns);
+    gf_tcp_device_dialled(tcp, way);
     taker->connected(taker->user, way->to_rank, stream_of(way), way->fd);
 }
 
@@ -70,6 +71,7 @@ gf_status gf_tcp_data_dial(struct gf_rendezvous *rendezvous, uint64_t now_ns, ui
         way->to = *to;
         way->from = *from;
         way->from.port = 0;
+        way->device = gf_tcp_device_dials(way);
         way->words[0] = GF_VERSION;
         way->words[1] = tcp->setup.rank;
         way->words[2] = peer;
@@ -144,6 +146,7 @@ void gf_tcp_data_meet(struct tcp *tcp, struct pending *pending)
     if (own != NULL) gf_way_close(tcp, own);
     gf_socket_options_set(pending->fd, tcp->setup.keepalive_ns);
     gf_socket_carries_messages(pending->fd, tcp->setup.keepalive_ns);
+    gf_tcp_device_accepted(tcp, pending->fd, hello.from);
     taker->connected(taker->user, hello.from, hello.about & 0xffu,
                      gf_tcp_pending_keep(tcp, pending));
 }
@@ -170,6 +173,7 @@ gf_status gf_tcp_data_begin(struct gf_rendezvous *rendezvous, uint32_t epoch,
         return status;
     }
     tcp->data.on = true;
+    tcp->data.device_told = 0;
     tcp->data.epoch = epoch;
     tcp->data.taker = taker;
     return GF_OK;

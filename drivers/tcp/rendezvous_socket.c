@@ -146,12 +146,26 @@ static int connect_begin(int fd, const struct gf_place *to, const struct gf_plac
     return -1;
 }
 
-int gf_socket_connect(const struct gf_place *to, const struct gf_place *bind_to,
-                      uint64_t keepalive_ns)
+int gf_socket_connect_by(const struct gf_place *to, const struct gf_place *bind_to, uint32_t device,
+                         uint64_t keepalive_ns)
 {
     int fd = socket(to->family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd >= 0) gf_socket_options_set(fd, keepalive_ns);
+    if ((fd >= 0) && (device != 0)) (void)gf_socket_bind_device(fd, device);
     return connect_begin(fd, to, bind_to);
+}
+
+int gf_socket_connect(const struct gf_place *to, const struct gf_place *bind_to,
+                      uint64_t keepalive_ns)
+{
+    return gf_socket_connect_by(to, bind_to, 0, keepalive_ns);
+}
+
+/* Since Linux 5.7 any process may, once a socket. */
+bool gf_socket_bind_device(int fd, uint32_t device)
+{
+    int index = (int)device;
+    return setsockopt(fd, SOL_SOCKET, SO_BINDTOIFINDEX, &index, sizeof index) == 0;
 }
 
 int gf_socket_route(const struct gf_place *to, const struct gf_place *bind_to)

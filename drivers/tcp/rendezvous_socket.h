@@ -21,6 +21,11 @@ int gf_socket_listen(const struct gf_place *address, const char *text, struct gf
  * set. */
 int gf_socket_connect(const struct gf_place *to, const struct gf_place *bind_to,
                       uint64_t keepalive_ns);
+/* .. that leaves by a device (its index), where the kernel lets this process say so; 0: by any. */
+int gf_socket_connect_by(const struct gf_place *to, const struct gf_place *bind_to, uint32_t device,
+                         uint64_t keepalive_ns);
+/* A socket's packets leave and come in by this device alone. false: errno says why not. */
+bool gf_socket_bind_device(int fd, uint32_t device);
 /* A datagram socket that would reach `to`; sends nothing. Or -1 with errno set. */
 int gf_socket_route(const struct gf_place *to, const struct gf_place *bind_to);
 /* Bytes in[*have..want-1], as far as they are here. GF_OK: all are; GF_ERR_PEER: it has ended,

@@ -156,6 +156,7 @@ struct way {
     uint32_t words[4];
     struct gf_place to;
     struct gf_place from;
+    uint32_t device; /* to which it is bound, beside `from`; 0: to none (rendezvous_device.c) */
     char name[GF_SOCKET_NAME_BYTES]; /* in place of both; empty: none */
     struct gf_auth auth;
     unsigned char nonce[GF_AUTH_NONCE_BYTES]; /* the same in all tries, which shows that they are */
@@ -204,7 +205,8 @@ struct pending {
 struct tcp_data {
     bool on;
     uint32_t epoch;
-    struct gf_auth auth; /* of whoever dials this rank */
+    struct gf_auth auth;  /* of whoever dials this rank */
+    uint32_t device_told; /* rendezvous_device.c has warned of this or less; 0: of nothing */
     const struct gf_data_taker *taker;
     struct way dials[TCP_DIALS_MAX];
 };
@@ -411,5 +413,15 @@ gf_status gf_tcp_data_dial(struct gf_rendezvous *rendezvous, uint64_t now_ns, ui
                            const struct gf_place *from);
 const char *gf_tcp_data_text(struct gf_rendezvous *rendezvous, uint32_t peer);
 void gf_tcp_data_end(struct gf_rendezvous *rendezvous);
+
+/* ---- rendezvous_device.c ---- */
+
+/* To which device its tries are to be bound; 0: to none. */
+uint32_t gf_tcp_device_dials(const struct way *way);
+/* .. and the one that is about to begin */
+uint32_t gf_tcp_device_of_try(const struct way *way);
+/* The connection stands. */
+void gf_tcp_device_dialled(struct tcp *tcp, const struct way *way);
+void gf_tcp_device_accepted(struct tcp *tcp, int fd, uint32_t from);
 
 #endif

@@ -155,7 +155,8 @@ way_news gf_way_poll(struct tcp *tcp, struct way *way, uint64_t now_ns)
     one->began_ns = now_ns;
     bool named = (way->name[0] != '\0');
     one->fd = named ? gf_socket_name_connect(way->name, &user)
-                    : gf_socket_connect(&way->to, &way->from, tcp->setup.keepalive_ns);
+                    : gf_socket_connect_by(&way->to, &way->from, gf_tcp_device_of_try(way),
+                                           tcp->setup.keepalive_ns);
     if ((one->fd < 0) && named && (errno == EPERM)) return name_is_anothers(way, one, now_ns, user);
     if (one->fd < 0) return try_failed(way, one, now_ns, errno);
     one->state = named ? TCP_TRY_NONCE : TCP_TRY_CONNECTING;

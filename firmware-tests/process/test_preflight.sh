@@ -178,7 +178,7 @@ node_made() { # COMMAND..: on it
     done
     # shellcheck disable=SC2016
     unshare -nm sh -c 'ip link set lo up; ip link add gfa type veth peer name gfb
-        ip addr add 10.77.0.1/24 dev gfa; ip addr add 10.77.0.2/24 dev gfb; ip link set gfa up; ip link set gfb up
+        ip addr add 10.77.0.1/24 dev gfa; ip addr add 10.78.0.2/24 dev gfb; ip link set gfa up; ip link set gfb up
         sleep 0.1; mount --bind "$0" /sys && exec timeout -k 5 60 "$@"' "$sys" "$@"
 }
 links_made() { unshare -nm ip link add gfa type veth peer name gfb 2>/dev/null; }

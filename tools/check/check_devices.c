@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "drivers/networks.h"
 #include "tools/check/check_preflight.h"
 
 #define PATH_BYTES 512u
@@ -243,7 +244,16 @@ static int names_read(const char *root, const char *folder, struct dirent ***nam
     return (count > 0) ? count : 0;
 }
 
-/* Interfaces that are up and have an address: what UCX's tcp takes. */
+/* Another of its network is among the names, and both answer for both addresses: the kernel may send by
+ * one of them alone. */
+static bool adds_nothing(const char *names, const char *name)
+{
+    struct gf_network_pair pair;
+    return gf_network_shared(name, &pair) && check_list_has(names, pair.other) &&
+           !gf_network_answers_alone(name);
+}
+
+/* Interfaces that are up and have an address. */
 static void interfaces_add(const char *root, char *names)
 {
     struct ifaddrs *all = NULL;
@@ -251,7 +261,8 @@ static void interfaces_add(const char *root, char *names)
     int count = names_read(root, "class/net", &interfaces);
     if (getifaddrs(&all) != 0) all = NULL;
     for (int i = 0; i < count; i++) {
-        if (has_address(all, interfaces[i]->d_name)) name_add(names, interfaces[i]->d_name);
+        if (has_address(all, interfaces[i]->d_name) && !adds_nothing(names, interfaces[i]->d_name))
+            name_add(names, interfaces[i]->d_name);
         free(interfaces[i]);
     }
     free(interfaces);

@@ -62,5 +62,6 @@ void check_join(struct check_report *report, const struct check_job *job)
         check_say(report, "join", CHECK_OK, NULL,
                   "%u ranks joined in %.2f s, and a sum over all of them is right", gf_world(gf),
                   (double)open_ns / 1e9);
+    if (status == GF_OK) check_large(report, job, gf);
     (void)tool_context_close(&context);
 }

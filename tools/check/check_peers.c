@@ -1,5 +1,6 @@
 /* All ranks of the job talk before the real join, over the control channel alone, so that one that
  * could not join still says what it has found. Rank 0 is the root:
+ *     each rank -> 0: HERE, which is small
  *     each rank -> 0: HELLO (host, hash, values)      0 -> each: MET (who is where, what differs)
  *     each rank -> 0: FAILS (how many lines fail)     0 -> each: DONE (which ranks have any)
  * Structs travel as they are: ranks of one job are of one build, which the channel's own hello has
@@ -15,7 +16,7 @@
 #include "config/config_keys.h"
 #include "tools/common/tool_clock.h"
 
-enum { FRAME_HELLO = 1, FRAME_MET, FRAME_FAILS, FRAME_DONE };
+enum { FRAME_HELLO = 1, FRAME_MET, FRAME_FAILS, FRAME_DONE, FRAME_HERE };
 #define S 1000000000ull
 #define NAMES_BYTES 160u
 
@@ -29,6 +30,7 @@ struct met {
     uint32_t answered, differing;
     uint32_t node_count, local_count, local_index;
     char missing[NAMES_BYTES]; /* ranks that did not answer */
+    uint32_t here;             /* of them: their small frame came, the large one did not */
     char refused[200];         /* what the channel rejected */
     char difference[320];      /* of the first rank that differs */
 };
@@ -40,7 +42,7 @@ _Static_assert(sizeof(struct hello) <= GF_FRAME_PAYLOAD_MAX, "fits a frame");
 _Static_assert(sizeof(struct met) <= GF_FRAME_PAYLOAD_MAX, "fits a frame");
 
 struct rank_info { /* at rank 0 */
-    bool answered;
+    bool here, answered;
     uint32_t fails;
     char host[CHECK_HOST_BYTES];
 };
@@ -224,6 +226,8 @@ static void root_meet(struct check_peers *peers)
         if ((event.kind == GF_RENDEZVOUS_FRAME) && (event.frame_kind == FRAME_HELLO) &&
             (event.size_bytes == sizeof(struct hello)))
             hello_take(peers, event.rank, event.payload);
+        if ((event.kind == GF_RENDEZVOUS_FRAME) && (event.frame_kind == FRAME_HERE))
+            peers->ranks[event.rank].here = true;
         /* it will not come; the others that are there are soon heard */
         if (event.kind == GF_RENDEZVOUS_REFUSED) {
             (void)snprintf(met->refused, sizeof met->refused, "%.199s", event.text);
@@ -232,6 +236,7 @@ static void root_meet(struct check_peers *peers)
     }
     (void)names_write(peers, false, met->missing, sizeof met->missing);
     for (uint32_t r = 0; r < peers->world; r++) {
+        met->here += peers->ranks[r].here && !peers->ranks[r].answered;
         place_find(peers, r);
         met->node_count += peers->ranks[r].answered && (met->local_index == 0);
     }
@@ -254,6 +259,12 @@ static void met_say(struct check_report *report, const struct check_peers *peers
                   "%u of %u ranks answered within %.0f s; missing: rank %s%s%s", met->answered,
                   peers->world, (double)peers->deadline_ns / 1e9, met->missing,
                   met->refused[0] ? "; rejected: " : "", met->refused);
+    if (met->here > 0)
+        check_say(report, "large", CHECK_FAIL,
+                  "give hosts and all switches between them one MTU (ip link); ping -M do -s 8972 "
+                  "tries it",
+                  "a small frame came from %u rank%s, one of %zu bytes did not: MTU?", met->here,
+                  (met->here == 1) ? "" : "s", sizeof(struct hello));
     if (met->differing == 0)
         check_say(report, "configuration", CHECK_OK, NULL, "hash 0x%016llx at all that answered",
                   (unsigned long long)peers->own.hash);
@@ -320,6 +331,8 @@ struct check_peers *check_peers_meet(struct check_report *report, struct check_j
         root_meet(peers);
         met = true;
     } else {
+        send_to(peers, 0, FRAME_HERE, NULL, 0);
+        flush(peers); /* in a packet of its own */
         send_to(peers, 0, FRAME_HELLO, &peers->own, sizeof peers->own);
         met = answer_wait(peers, FRAME_MET, &peers->met, sizeof peers->met);
         peers->met.missing[NAMES_BYTES - 1] = '\0';

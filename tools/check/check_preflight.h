@@ -88,6 +88,8 @@ struct check_peers *check_peers_meet(struct check_report *report, struct check_j
 /* Are all ranks without a failing line? Ends the conversation; frees peers. */
 bool check_peers_agree(struct check_report *report, struct check_peers *peers);
 
+/* check_large.c: of the context that check_join() has opened. */
+void check_large(struct check_report *report, const struct check_job *job, gf_context *gf);
 /* check_join.c: what gf_open() and the first exchange of a run do, with its sizes. */
 void check_join(struct check_report *report, const struct check_job *job);
 
