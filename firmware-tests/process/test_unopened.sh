@@ -6,9 +6,9 @@ linked=$BUILD/firmware-tests/program_unopened
 cc() { ${CC:-gcc} -O1 -g -D_GNU_SOURCE -I. -Ilib firmware-tests/process/program_unopened.c "$@"; }
 functions() { "$@" >"$scratch/out" || { cat "$scratch/out"; return 1; }; }
 same_functions() { functions "$@" && diff "$scratch/alone.out" "$scratch/out"; }
-mmap_of() { grep '^mmap:' "$1"; }
-# patched PROGRAM..: libc's mmap is another, and all that the program asks of itself holds
-patched() { functions "$@" && [ "$(mmap_of "$scratch/alone.out")" != "$(mmap_of "$scratch/out")" ]; }
+madvise_of() { grep '^madvise:' "$1"; } # no sanitizer has one of its own
+# patched PROGRAM..: libc's madvise is another, and all that the program asks of itself holds
+patched() { functions "$@" && [ "$(madvise_of "$scratch/alone.out")" != "$(madvise_of "$scratch/out")" ]; }
 flags() { env -u MAKEFLAGS -u MFLAGS make -s --no-print-directory GF_QUIET=1 AS_BUILT=1 BUILD="$BUILD" flags; }
 
 check "without_the_library_it_runs" cc -DALONE -o "$scratch/alone" -ldl -pthread
@@ -37,12 +37,16 @@ if ! nm "$linked" | grep -q ucp_global_init; then
     skip "nothing_of_ucx_runs_before_main" "no UCX in this build"; finish
 fi
 early() { ! readelf -SW "$BUILD/drivers/ucx/with_ucx.o" | grep -E '\.(preinit_array|init_array|ctors)'; }
-if nm "$linked" | grep -q '__asan_init'; then skip "nothing_of_ucx_runs_before_main" "a sanitizer has constructors"
-else check "nothing_of_ucx_runs_before_main" early; fi
 check "two_threads_that_open_ucx_start_it_once" patched "$linked" ucx
 # What the user set stays: 11 is SIGSEGV.
 asked() { UCX_HANDLE_ERRORS=bt "$linked" ucx >"$scratch/out"; grep -q 'signal 11 has' "$scratch/out"; }
-check "handlers_that_the_user_asks_for_are_there" asked
+if nm "$linked" | grep -q '__[atu]*san_'; then
+    skip "nothing_of_ucx_runs_before_main" "a sanitizer has constructors"
+    skip "handlers_that_the_user_asks_for_are_there" "a sanitizer has handlers"
+else
+    check "nothing_of_ucx_runs_before_main" early
+    check "handlers_that_the_user_asks_for_are_there" asked
+fi
 export UCX_MEM_EVENTS=n
 check "without_events_it_leaves_libc_alone" same_functions "$linked" ucx
 [ -z "$tsan" ] || check "then_it_opens_under_tsan_too" functions env TSAN_OPTIONS=report_bugs=0 "$tsan" ucx
