@@ -35,6 +35,11 @@ struct rank {
     uint32_t starts;
 };
 
+struct masks {
+    sigset_t waiting; /* of gf-run itself inside ppoll() */
+    sigset_t ranks;
+};
+
 static struct rank ranks[RUN_RANKS_MAX];
 static struct lines_source sources[2u * RUN_RANKS_MAX];
 static struct pollfd polled[2u * RUN_RANKS_MAX];
@@ -106,8 +111,11 @@ static void hangup_look(void)
 __attribute__((section(".preinit_array"),
                used)) static void (*const before_all)(void) = hangup_look;
 
-/* Signals come only inside ppoll(), so none is missed between a look and a wait. */
-static void signals_hold(sigset_t *waiting_out)
+/* Signals come only inside ppoll(), so none is missed between a look and a wait. What gf-run was
+ * started with says nothing of what it takes itself: a parent that blocks SIGTERM, as a program with
+ * a thread for its signals does, would have a job that nobody can end. The ranks get the parent's
+ * mask, less those: what gf-run passes on to them has to arrive. */
+static void signals_hold(struct masks *masks_out)
 {
     struct sigaction action = {.sa_handler = signal_handle};
     struct sigaction ignore = {.sa_handler = SIG_IGN};
@@ -123,7 +131,10 @@ static void signals_hold(sigset_t *waiting_out)
     }
     if (signal_count < SIGNALS_MAX) sigaction(SIGHUP, &ignore, NULL);
     sigaction(SIGPIPE, &ignore, NULL);
-    sigprocmask(SIG_BLOCK, &held, waiting_out);
+    sigprocmask(SIG_SETMASK, &held, &masks_out->ranks);
+    for (int number = 1; number <= SIGRTMAX; number++)
+        if (sigismember(&held, number) == 1) sigdelset(&masks_out->ranks, number);
+    sigemptyset(&masks_out->waiting);
 }
 
 /* ---- starting ---- */
@@ -137,7 +148,7 @@ static void number_export(const char *name, unsigned long long number)
 
 /* In the new process; only returns by exec or _exit. */
 static void rank_become(const struct run_job *job, uint32_t rank, const int out[2], int report,
-                        pid_t parent, const sigset_t *mask)
+                        pid_t parent, const struct masks *masks)
 {
     char address[32];
     struct sigaction usual = {.sa_handler = SIG_DFL};
@@ -149,7 +160,7 @@ static void rank_become(const struct run_job *job, uint32_t rank, const int out[
     sigaction(SIGUSR1, &usual, NULL);
     sigaction(SIGPIPE, &usual, NULL);
     sigaction(SIGXFSZ, &usual, NULL);
-    sigprocmask(SIG_SETMASK, mask, NULL);
+    sigprocmask(SIG_SETMASK, &masks->ranks, NULL);
     /* a group in the background may not read the terminal */
     if ((rank != 0) || (isatty(STDIN_FILENO) == 1)) {
         int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -194,7 +205,7 @@ static int source_open(struct lines_source *source, struct lines_sink *sink, con
 }
 
 /* 0, or what gf-run exits with. */
-static int rank_start(const struct run_job *job, uint32_t rank, const sigset_t *mask)
+static int rank_start(const struct run_job *job, uint32_t rank, const struct masks *masks)
 {
     int out[2] = {-1, -1};
     int report[2] = {-1, -1};
@@ -211,7 +222,7 @@ static int rank_start(const struct run_job *job, uint32_t rank, const sigset_t *
         ready = out[i] >= 0;
     }
     pid_t pid = ready ? fork() : -1;
-    if (pid == 0) rank_become(job, rank, out, report[1], parent, mask);
+    if (pid == 0) rank_become(job, rank, out, report[1], parent, masks);
     code = (pid < 0) ? errno : 0;
     for (int i = 0; i < 2; i++) {
         if (out[i] >= 0) (void)close(out[i]);
@@ -294,7 +305,7 @@ static bool restart_is_due(const struct run_job *job)
 
 /* Ranks that have failed are started again, while nobody has ended well and nobody wants us to end.
  * How many were. */
-static uint32_t ranks_restart(const struct run_job *job, const sigset_t *mask)
+static uint32_t ranks_restart(const struct run_job *job, const struct masks *masks)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < job->rank_max; i++) {
@@ -311,7 +322,7 @@ static uint32_t ranks_restart(const struct run_job *job, const sigset_t *mask)
         ended_set(job, i, false);
         (void)fprintf(stderr, "gf-run: rank %u is started again: try %u of %u\n",
                       rank_first(job) + i, rank->starts + 1u, job->restarts + 1u);
-        if (rank_start(job, i, mask) == 0)
+        if (rank_start(job, i, masks) == 0)
             count++;
         else
             rank->starts = job->restarts + 1u;
@@ -343,7 +354,7 @@ static void ranks_signal(uint32_t rank_count, int number)
 
 /* Shows what there is; waits for more, for a signal or until timeout_ms has passed. False if
  * nothing came. */
-static bool output_move(uint32_t rank_count, int timeout_ms, const sigset_t *mask)
+static bool output_move(uint32_t rank_count, int timeout_ms, const struct masks *masks)
 {
     static struct lines_source *of[2u * RUN_RANKS_MAX];
     nfds_t count = 0;
@@ -356,7 +367,7 @@ static bool output_move(uint32_t rank_count, int timeout_ms, const sigset_t *mas
         of[count] = &sources[i];
         polled[count++] = (struct pollfd){.fd = sources[i].number, .events = POLLIN};
     }
-    if (ppoll(polled, count, &timeout, mask) <= 0) return false;
+    if (ppoll(polled, count, &timeout, &masks->waiting) <= 0) return false;
     for (nfds_t i = 0; i < count; i++) {
         if (polled[i].revents == 0) continue;
         moved = true;
@@ -366,7 +377,7 @@ static bool output_move(uint32_t rank_count, int timeout_ms, const sigset_t *mas
 }
 
 /* How many were started: 1, or 0. */
-static uint32_t rank_add(const struct run_job *job, const sigset_t *mask)
+static uint32_t rank_add(const struct run_job *job, const struct masks *masks)
 {
     static uint32_t added;
     uint32_t rank = job->rank_count + added;
@@ -377,10 +388,10 @@ static uint32_t rank_add(const struct run_job *job, const sigset_t *mask)
     }
     added++;
     ended_set(job, rank, false);
-    return (rank_start(job, rank, mask) == 0) ? 1 : 0;
+    return (rank_start(job, rank, masks) == 0) ? 1 : 0;
 }
 
-static void job_watch(const struct run_job *job, int *result, const sigset_t *mask)
+static void job_watch(const struct run_job *job, int *result, const struct masks *masks)
 {
     uint32_t rank_count = job->rank_max;
     int first_failure = 0;
@@ -400,16 +411,16 @@ static void job_watch(const struct run_job *job, int *result, const sigset_t *ma
         }
         int wait_ms = (next_ns != 0) ? (int)((next_ns - now_ns) / 1000000u) + 1 : IDLE_MS;
         if ((job->shared != NULL) && (wait_ms > NODES_MS)) wait_ms = NODES_MS;
-        (void)output_move(rank_count, wait_ms, mask);
+        (void)output_move(rank_count, wait_ms, masks);
         if (job->shared != NULL) ended_write(job);
         bool ends = (*result != 0) || (signal_number != 0);
         int failure = ranks_look(job, !ends, &live, &succeeded);
         if (first_failure == 0) first_failure = failure;
         if ((*result == 0) && !succeeded && (signal_number == 0) && restart_is_due(job)) {
             if (failed_for_good(job, &succeeded)) break;
-            if (!succeeded) live += ranks_restart(job, mask);
+            if (!succeeded) live += ranks_restart(job, masks);
         }
-        if ((*result == 0) && (live > 0) && (grow_wanted != 0)) live += rank_add(job, mask);
+        if ((*result == 0) && (live > 0) && (grow_wanted != 0)) live += rank_add(job, masks);
         if (job->elastic) failure = 0;
         if ((failure != 0) && (*result == 0)) {
             *result = failure;
@@ -429,23 +440,23 @@ static void job_watch(const struct run_job *job, int *result, const sigset_t *ma
 
 int run_job(const struct run_job *job)
 {
-    sigset_t mask;
+    struct masks masks;
     int result = 0;
     for (uint32_t i = 0; i < 2u * RUN_RANKS_MAX; i++) sources[i].number = -1;
-    signals_hold(&mask);
+    signals_hold(&masks);
     bool tells = job->elastic && ((job->nodes == 1) || (job->shared != NULL));
     if (tells) ended_fd = memfd_create("gf-ended", 0); /* the ranks inherit it */
     /* yet to start */
     for (uint32_t rank = job->rank_count; rank < job->rank_max; rank++) ended_set(job, rank, true);
     if (ended_fd >= 0) ended_set(job, 0, false);
     for (uint32_t rank = 0; (rank < job->rank_count) && (result == 0); rank++)
-        result = rank_start(job, rank, &mask);
-    job_watch(job, &result, &mask);
+        result = rank_start(job, rank, &masks);
+    job_watch(job, &result, &masks);
     ranks_signal(job->rank_max, SIGKILL); /* what ranks have started and left behind */
     /* something that left its group may write for ever */
     uint64_t end_ns = tool_clock_ns() + TERM_NS;
     /* what was written before they ended */
-    while ((tool_clock_ns() < end_ns) && output_move(job->rank_max, 0, &mask)) {
+    while ((tool_clock_ns() < end_ns) && output_move(job->rank_max, 0, &masks)) {
     }
     for (uint32_t i = 0; i < 2u * job->rank_max; i++) lines_end(&sources[i], writing_may_wait);
     for (int i = 0; i < 2; i++) { /* the ranks went on */
