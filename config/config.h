@@ -14,10 +14,11 @@ extern "C" {
 #define GF_CONFIG_FILE_BYTES_MAX (1u << 20)
 
 /* Reads path into *config_out (whole; defaults where the file is silent, but 0 where they depend on
- * device.driver). GF_OK, or GF_ERR_CONFIG with one line in error_out[GF_CONFIG_ERROR_BYTES]: file,
+ * device.driver, or for rendezvous.address on the launcher). GF_OK, or GF_ERR_CONFIG with one line in error_out[GF_CONFIG_ERROR_BYTES]: file,
  * line, key, what is allowed. Unknown keys, wrong types, values out of range, a directory, a file
- * over 1 MiB, NUL bytes are refused. Host names in rendezvous.address are resolved here (may block
- * as getaddrinfo does). *config_out is untouched on failure. NULL is GF_ERR_PARAM. */
+ * over 1 MiB, NUL bytes are refused. A host name in rendezvous.address is resolved here (may block
+ * as getaddrinfo does); one that is not known yet stays, and config.resolve, which all of these
+ * calls set, lets gf_open() ask again. *config_out is untouched on failure. NULL is GF_ERR_PARAM. */
 gf_status gf_config_load(const char *path, struct gf_config *config_out, char *error_out);
 
 /* One "group.key=value" over a loaded configuration, checked like a line of a file; `origin` stands

@@ -37,9 +37,9 @@ bool gf_time_of(double seconds, uint64_t *ns_out);
 bool gf_number_read(const char *text, uint64_t *number_out);
 bool gf_real_read(const char *text, double *real_out); /* the whole text, "." whatever the locale */
 
-/* "host:port" to its numeric form in numeric_out[GF_TEXT_MAX]; numeric ones are copied. false with
- * why in why_out[GF_RESOLVE_WHY_BYTES]. */
+/* As gf_config.resolve; numeric ones are copied. why_out[GF_RESOLVE_WHY_BYTES]. */
 #define GF_RESOLVE_WHY_BYTES 256
-bool gf_address_resolve(const char *address, char *numeric_out, char *why_out);
+gf_status gf_address_resolve(const char *address, uint64_t patience_ns, char *numeric_out,
+                             char *why_out);
 
 #endif

@@ -101,10 +101,12 @@ static gf_status address_set(const struct gf_setting *setting, struct gf_config 
 {
     char numeric[GF_TEXT_MAX];
     char why[GF_RESOLVE_WHY_BYTES];
-    if (!gf_address_resolve(address, numeric, why))
+    gf_status status = gf_address_resolve(address, 0, numeric, why);
+    if (status < 0)
         return gf_source_refuse(error_out, origin, line, "%s = \"%.60s\": %s", setting->key,
                                 address, why);
-    gf_setting_text_set(setting, config, numeric);
+    /* a name that is not known yet stays: gf_open() asks again */
+    gf_setting_text_set(setting, config, (status == GF_OK) ? numeric : address);
     return GF_OK;
 }
 
@@ -198,6 +200,7 @@ static gf_status config_of(config_t *tree, const char *origin, struct gf_config 
 {
     static const struct gf_config zero;
     struct gf_config config = zero;
+    config.resolve = gf_address_resolve;
     gf_status status = tree_load(tree, origin, &config, error_out);
     config_destroy(tree);
     if (status == GF_OK) *config_out = config;
@@ -258,6 +261,7 @@ gf_status gf_config_set(struct gf_config *config, const char *key, const char *v
                         const char *origin, char *error_out)
 {
     struct gf_config changed = *config;
+    if (changed.resolve == NULL) changed.resolve = gf_address_resolve;
     gf_status status = key_set(&changed, key, value, origin, error_out);
     return (status == GF_OK) ? set_checked(config, &changed, origin, error_out) : status;
 }
@@ -267,6 +271,7 @@ gf_status gf_config_set_all(struct gf_config *config, const char *const *texts, 
 {
     struct gf_config changed = *config;
     gf_status status = GF_OK;
+    if (changed.resolve == NULL) changed.resolve = gf_address_resolve;
     for (uint32_t i = 0; (i < count) && (status == GF_OK); i++) {
         const size_t key_bytes = strcspn(texts[i], "=");
         char key[64];

@@ -25,6 +25,7 @@ static void own_take(const struct gf_config *own, struct gf_config *config)
     config->state_extra = own->state_extra;
     config->state_extra_count = own->state_extra_count;
     config->pool_order = own->pool_order;
+    if (own->resolve != NULL) config->resolve = own->resolve;
 }
 
 /* A configuration to a context. Why it failed is in error_out[GF_CONFIG_ERROR_BYTES]; not logged

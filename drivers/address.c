@@ -89,3 +89,13 @@ bool gf_place_is_loopback(const struct gf_place *place)
     memcpy(&v6, place->ip, sizeof v6);
     return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && (v6.s6_addr[12] == 127));
 }
+
+void gf_place_plain(struct gf_place *place)
+{
+    struct in6_addr v6;
+    memcpy(&v6, place->ip, sizeof v6);
+    if ((place->family != AF_INET6) || !IN6_IS_ADDR_V4MAPPED(&v6)) return;
+    memset(place->ip, 0, sizeof place->ip);
+    memcpy(place->ip, v6.s6_addr + 12, 4);
+    place->family = AF_INET;
+}

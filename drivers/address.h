@@ -24,5 +24,7 @@ bool gf_ports_parse(const char *text, unsigned *first_out, unsigned *last_out);
 /* "10.0.0.1", or with a port "10.0.0.1:7117" or "[fd00::1]:7117"; false: it is anything else. */
 bool gf_place_parse(const char *text, bool with_port, struct gf_place *place_out);
 bool gf_place_is_loopback(const struct gf_place *place);
+/* ::ffff:10.0.0.1 is IPv4's 10.0.0.1. */
+void gf_place_plain(struct gf_place *place);
 
 #endif

@@ -6,29 +6,92 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
+
+#define WORLDS_MAX 4
+#define JOBS_MAX 3
 
 /* A launcher that another one has started (mpirun or torchrun in a job of Slurm's) hands on what
  * that has set: the inner one stands before the outer one. Ours decides by any of its names. Of the
  * others it is the first of which most are set: a script may set WORLD_SIZE alone, and PMI under
- * srun has no place in the node. */
+ * srun has no place in the node.
+ *
+ * job: what the launcher says alike to all ranks of a job and to no other job. What one of them says
+ * may be no id (is_id()), and a word that a user chose may be in use twice (--rdzv-id=100 of a
+ * tutorial), so all that are set are hashed together. Never a process's number: ranks that ssh or a
+ * container has started have other parents. */
 static const struct launcher {
     const char *rank;
-    const char *world;
+    const char *world[WORLDS_MAX]; /* the first that is set */
     /* place in the node, perhaps that of a larger job around this one; rank where it is not set */
     const char *local;
-    const char *job[2]; /* those that are set are hashed together */
+    const char *job[JOBS_MAX];
+    const char *part;  /* within that job: a number, also 0 */
+    const char *wants; /* the row counts with this alone; or NULL */
+    const char *advice;
 } launchers[] = {
-    {"GF_RANK", "GF_WORLD", "GF_LOCAL_RANK", {NULL, NULL}}, /* GF_JOB is a number, below */
-    {"RANK", "WORLD_SIZE", "LOCAL_RANK", {"TORCHELASTIC_RUN_ID", NULL}},
-    {"OMPI_COMM_WORLD_RANK",
-     "OMPI_COMM_WORLD_SIZE",
-     "OMPI_COMM_WORLD_LOCAL_RANK",
-     {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}}, /* of Open MPI 5, 4 */
-    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", {"PMI_JOBID", NULL}},
-    {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
+    {.rank = "GF_RANK", .world = {"GF_WORLD"}, .local = "GF_LOCAL_RANK"}, /* GF_JOB: below */
+    {.rank = "RANK",
+     .world = {"WORLD_SIZE"},
+     .local = "LOCAL_RANK",
+     .job = {"TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT"}},
+    {.rank = "OMPI_COMM_WORLD_RANK",
+     .world = {"OMPI_COMM_WORLD_SIZE"},
+     .local = "OMPI_COMM_WORLD_LOCAL_RANK",
+     .job = {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}}, /* of Open MPI 5, 4 */
+    {.rank = "PMI_RANK",
+     .world = {"PMI_SIZE"},
+     .local = "MPI_LOCALRANKID",
+     .job = {"PMI_JOBID"}}, /* Slurm's; MPICH's own mpirun has none */
+    {.rank = "SLURM_PROCID",
+     .world = {"SLURM_NTASKS"},
+     .local = "SLURM_LOCALID",
+     .job = {"SLURM_JOB_ID"},
+     .part = "SLURM_STEP_ID",
+     .advice = ": in a script for sbatch, or in salloc, srun starts the ranks; for one process by "
+               "itself unset it"},
+    {.rank = "PMIX_RANK", /* PMIx says no size itself */
+     .world = {"OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "PMI_SIZE"},
+     .local = "SLURM_LOCALID",
+     .job = {"PMIX_NAMESPACE"},
+     .wants = "PMIX_NAMESPACE"},
 };
 #define LAUNCHER_COUNT (sizeof launchers / sizeof launchers[0])
+#define LAUNCHER_OWN (&launchers[0])
+#define LAUNCHER_TORCH (&launchers[1])
+#define LAUNCHER_SLURM (&launchers[4])
+
+/* Signs of launchers that are not read: whoever has one of them and nothing of the above is one of
+ * several, and would train by itself. size: what says how many, or NULL. */
+static const struct sign {
+    const char *variable;
+    const char *size;
+    const char *launcher;
+} signs[] = {
+    {"PMIX_RANK", NULL, "PMIx, without a size"},
+    {"HOROVOD_RANK", "HOROVOD_SIZE", "horovodrun"},
+    {"FLUX_TASK_RANK", "FLUX_JOB_SIZE", "Flux"},
+    {"JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "jsrun"},
+    {"PALS_RANKID", NULL, "PALS"},
+    {"ALPS_APP_PE", NULL, "aprun"},
+    {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MVAPICH"},
+    {"MPIRUN_RANK", "MPIRUN_NPROCS", "mpirun_rsh"},
+    {"PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM", "Paddle"},
+    {"DMLC_WORKER_ID", "DMLC_NUM_WORKER", "MXNet or BytePS"},
+    {"JOB_COMPLETION_INDEX", NULL, "an indexed job of Kubernetes"},
+    {"VC_TASK_INDEX", NULL, "Volcano"},
+    {"TF_CONFIG", NULL, "an operator for TensorFlow"},
+    {"SM_CURRENT_HOST", NULL, "SageMaker"},
+    {"AWS_BATCH_JOB_NODE_INDEX", "AWS_BATCH_JOB_NUM_NODES", "AWS Batch"},
+    {"BATCH_TASK_INDEX", "BATCH_TASK_COUNT", "Google Batch"},
+    {"CLOUD_RUN_TASK_INDEX", "CLOUD_RUN_TASK_COUNT", "Cloud Run"},
+    {"SKYPILOT_NODE_RANK", "SKYPILOT_NUM_NODES", "SkyPilot"},
+    {"LOCAL_RANK", NULL, "a launcher of PyTorch, without RANK"},
+    {"GF_LOCAL_RANK", NULL, "a rank of this library, without GF_RANK"},
+    {"GF_ADDRESS", NULL, "a rank of this library, without GF_RANK"},
+    {"GF_JOB", NULL, "a rank of this library, without GF_RANK"},
+};
 
 /* Set and not empty, else NULL. */
 static const char *variable(const char *name)
@@ -71,25 +134,133 @@ static gf_status number_get(const char *name, const char *what, uint64_t least, 
     return GF_OK;
 }
 
+/* Words that a launcher says where it has no id; torchrun says "none" in each job that was given no
+ * --rdzv-id. */
+static bool is_id(const char *text)
+{
+    static const char *const nothing[] = {"none", "null", "nil", "default"};
+    for (size_t i = 0; i < sizeof nothing / sizeof nothing[0]; i++)
+        if (strcasecmp(text, nothing[i]) == 0) return false;
+    return text[strspn(text, "0")] != 0;
+}
+
 /* Never 0: 0 means "no job id". */
 static uint64_t job_hash(uint64_t hash, const char *text)
 {
+    if (hash == 0) hash = GF_FNV_START;
     hash = gf_fnv_byte(gf_fnv_bytes(hash, text, strlen(text)), 0xff); /* "1","23" is not "12","3" */
     return (hash != 0) ? hash : 1;
+}
+
+static uint64_t job_of(const struct launcher *launcher)
+{
+    const char *part = variable(launcher->part);
+    uint64_t hash = 0;
+    for (int i = 0; i < JOBS_MAX; i++) {
+        const char *text = variable(launcher->job[i]);
+        if ((text != NULL) && is_id(text)) hash = job_hash(hash, text);
+    }
+    return ((hash != 0) && (part != NULL)) ? job_hash(hash, part) : hash;
+}
+
+/* The name that says how many ranks there are: the first where none is set. */
+static const char *world_of(const struct launcher *launcher)
+{
+    for (int i = 0; i < WORLDS_MAX; i++)
+        if (variable(launcher->world[i]) != NULL) return launcher->world[i];
+    return launcher->world[0];
 }
 
 static const struct launcher *launcher_find(void)
 {
     const struct launcher *found = NULL;
     int most = 0;
-    for (size_t i = 0; (i < LAUNCHER_COUNT) && (found != launchers); i++) {
-        int set = (variable(launchers[i].rank) != NULL) + (variable(launchers[i].world) != NULL);
-        if (set == 2) set += (variable(launchers[i].local) != NULL);
+    for (size_t i = 0; (i < LAUNCHER_COUNT) && (found != LAUNCHER_OWN); i++) {
+        const struct launcher *one = &launchers[i];
+        int set = (variable(one->rank) != NULL) + (variable(world_of(one)) != NULL);
+        if ((one->wants != NULL) && ((variable(one->wants) == NULL) || (set < 2))) continue;
+        if (set == 2) set += (variable(one->local) != NULL);
         if (set <= most) continue;
-        found = &launchers[i];
+        found = one;
         most = set;
     }
     return found;
+}
+
+/* A script for sbatch is a process with the number of ranks that srun is to start: it is of no step,
+ * or of one whose number is above all that steps have. */
+static bool is_batch_script(const struct launcher *launcher)
+{
+    const char *step = variable("SLURM_STEP_ID");
+    uint64_t number = 0;
+    return (launcher == LAUNCHER_SLURM) && (variable("SLURM_JOB_ID") != NULL) &&
+           (variable("SLURM_PROCID") != NULL) && (strcmp(variable("SLURM_PROCID"), "0") == 0) &&
+           ((step == NULL) || !decimal_parse(step, UINT32_MAX - 16, &number));
+}
+
+/* Rank and world of the launcher's. */
+static gf_status launcher_check(const struct launcher *launcher, struct gf_fault *fault_out)
+{
+    const char *world = world_of(launcher);
+    bool has_rank = variable(launcher->rank) != NULL;
+    if (!has_rank || (variable(world) == NULL))
+        return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
+                            "environment: %s is set and %s is not; expected both or neither%s",
+                            has_rank ? launcher->rank : world, has_rank ? world : launcher->rank,
+                            (launcher->advice != NULL) ? launcher->advice : "");
+    if (!is_batch_script(launcher) || (strcmp(variable(world), "1") == 0)) return GF_OK;
+    return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
+                        "environment: SLURM_PROCID=0 and SLURM_NTASKS=%.10s are set and "
+                        "SLURM_STEP_ID is not: this is the batch script itself, and srun starts "
+                        "the ranks; for one process alone unset SLURM_PROCID and SLURM_NTASKS",
+                        variable(world));
+}
+
+/* Never torchrun's own port, where its store listens. */
+static uint32_t master_port(uint64_t store_port, uint64_t job_id)
+{
+    const uint32_t count = GF_MASTER_PORT_LAST - GF_MASTER_PORT_FIRST + 1;
+    uint32_t place = (uint32_t)(gf_fnv_u64(gf_fnv_u64(GF_FNV_START, store_port), job_id) % count);
+    if (GF_MASTER_PORT_FIRST + place == store_port) place = (place + 1) % count;
+    return GF_MASTER_PORT_FIRST + place;
+}
+
+/* Rank 0 runs where torchrun says that its store is. Where it has started all ranks itself they are
+ * on one host, whatever that is called. */
+static gf_status master_get(struct gf_identity *identity, struct gf_fault *fault_out)
+{
+    const char *host = variable("MASTER_ADDR");
+    const char *here = variable("LOCAL_WORLD_SIZE");
+    uint64_t port = 0;
+    uint64_t local_count = 0;
+    if ((host == NULL) || (variable("MASTER_PORT") == NULL)) return GF_OK;
+    if (number_get("MASTER_PORT", "a port", 1, UINT16_MAX, &port, fault_out) < 0)
+        return GF_ERR_CONFIG;
+    if ((here != NULL) && decimal_parse(here, GF_WORLD_MAX, &local_count) &&
+        (local_count == identity->world))
+        host = "127.0.0.1";
+    int bytes = snprintf(identity->master, sizeof identity->master,
+                         (strchr(host, ':') != NULL) ? "[%s]:%u" : "%s:%u", host,
+                         master_port(port, identity->job_id));
+    if ((size_t)bytes < sizeof identity->master) return GF_OK;
+    return refuse(fault_out, "MASTER_ADDR", host, "a host of fewer than 120 bytes");
+}
+
+/* What is ours, whoever has started the ranks. */
+static gf_status own_get(struct gf_identity *identity, struct gf_fault *fault_out)
+{
+    const char *address = variable("GF_ADDRESS");
+    const char *rejoin = variable("GF_REJOIN");
+    if (address != NULL) {
+        if (strlen(address) >= sizeof identity->address)
+            return refuse(fault_out, "GF_ADDRESS", address,
+                          "host:port or IP:port of fewer than 128 bytes");
+        (void)snprintf(identity->address, sizeof identity->address, "%s", address);
+    }
+    if ((rejoin != NULL) && (strcmp(rejoin, "0") != 0) && (strcmp(rejoin, "1") != 0))
+        return refuse(fault_out, "GF_REJOIN", rejoin, "0 or 1");
+    identity->rejoin = (rejoin != NULL) && (rejoin[0] == '1');
+    return GF_OK;
 }
 
 gf_status gf_identity_get(struct gf_identity *identity_out, struct gf_fault *fault_out)
@@ -101,15 +272,8 @@ gf_status gf_identity_get(struct gf_identity *identity_out, struct gf_fault *fau
     uint64_t world = 0;
     uint64_t most = 0;
     if (launcher == NULL) return GF_AGAIN;
-    bool has_rank = variable(launcher->rank) != NULL;
-    if (!has_rank || (variable(launcher->world) == NULL)) {
-        return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
-                            "environment: %s is set and %s is not; "
-                            "expected both or neither",
-                            has_rank ? launcher->rank : launcher->world,
-                            has_rank ? launcher->world : launcher->rank);
-    }
-    if ((number_get(launcher->world, ranks, 1, GF_WORLD_MAX, &world, fault_out) < 0) ||
+    if (launcher_check(launcher, fault_out) < 0) return GF_ERR_CONFIG;
+    if ((number_get(world_of(launcher), ranks, 1, GF_WORLD_MAX, &world, fault_out) < 0) ||
         (number_get("GF_WORLD_MAX", ranks, world, GF_WORLD_MAX, &most, fault_out) < 0))
         return GF_ERR_CONFIG;
     identity.world_max = (uint32_t)most;
@@ -125,24 +289,48 @@ gf_status gf_identity_get(struct gf_identity *identity_out, struct gf_fault *fau
     identity.local = (uint32_t)rank;
     identity.world = (uint32_t)world;
     identity.source = launcher->rank;
-    const char *address = variable("GF_ADDRESS");
-    const char *part;
-    for (int i = 0; (variable("GF_JOB") == NULL) && (i < 2); i++)
-        if ((part = variable(launcher->job[i])) != NULL)
-            identity.job_id =
-                job_hash((identity.job_id == 0) ? GF_FNV_START : identity.job_id, part);
-    if (address != NULL) {
-        if (strlen(address) >= sizeof identity.address)
-            return refuse(fault_out, "GF_ADDRESS", address,
-                          "a numeric IP:port of fewer than 128 bytes");
-        (void)snprintf(identity.address, sizeof identity.address, "%s", address);
-    }
-    const char *rejoin = variable("GF_REJOIN");
-    if ((rejoin != NULL) && (strcmp(rejoin, "0") != 0) && (strcmp(rejoin, "1") != 0))
-        return refuse(fault_out, "GF_REJOIN", rejoin, "0 or 1");
-    identity.rejoin = (rejoin != NULL) && (rejoin[0] == '1');
+    if (identity.job_id == 0) identity.job_id = job_of(launcher);
+    identity.nameless = (launcher != LAUNCHER_OWN) && (identity.job_id == 0) && (world > 1);
+    if ((launcher == LAUNCHER_TORCH) && (master_get(&identity, fault_out) < 0))
+        return GF_ERR_CONFIG;
+    if (own_get(&identity, fault_out) < 0) return GF_ERR_CONFIG;
     *identity_out = identity;
     return GF_OK;
+}
+
+const char *gf_identity_address(const struct gf_identity *identity, const char *said)
+{
+    if (identity->address[0] != 0) return identity->address;
+    return (said[0] != 0) ? said : identity->master;
+}
+
+bool gf_identity_sign(char text_out[GF_IDENTITY_SIGN_BYTES])
+{
+    for (size_t i = 0; i < sizeof signs / sizeof signs[0]; i++) {
+        const struct sign *sign = &signs[i];
+        const char *value = variable(sign->variable);
+        if (value == NULL) continue;
+        (void)snprintf(text_out, GF_IDENTITY_SIGN_BYTES,
+                       "%s=%.20s is of %s, which is not read: set GF_RANK and GF_WORLD%s%s",
+                       sign->variable, value, sign->launcher,
+                       (sign->size != NULL) ? ", the latter to " : "",
+                       (sign->size != NULL) ? sign->size : "");
+        return true;
+    }
+    return false;
+}
+
+bool gf_identity_around(char text_out[GF_IDENTITY_SIGN_BYTES])
+{
+    const struct launcher *found = launcher_find();
+    uint64_t world = 0;
+    if ((found == NULL) || (found == LAUNCHER_OWN) || (variable(found->rank) == NULL)) return false;
+    if (is_batch_script(found)) return false;
+    const char *count = variable(world_of(found));
+    if ((count == NULL) || !decimal_parse(count, UINT32_MAX, &world) || (world < 2)) return false;
+    (void)snprintf(text_out, GF_IDENTITY_SIGN_BYTES, "%s=%.10s and %s=%.10s are set", found->rank,
+                   variable(found->rank), world_of(found), count);
+    return true;
 }
 
 uint32_t gf_identity_local(uint32_t rank)

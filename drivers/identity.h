@@ -11,19 +11,39 @@ struct gf_identity {
     uint32_t local;
     /* GF_WORLD_MAX; 0 where it is not set. A new rank is from world to world_max - 1 */
     uint32_t world_max;
-    /* GF_JOB, or a hash of the launcher's own job id; 0 where there is none */
+    /* GF_JOB, or a hash of what the launcher says to all ranks of its job alike; 0 where there is
+     * none */
     uint64_t job_id;
-    char address[GF_TEXT_MAX]; /* GF_ADDRESS (numeric IP:port); empty where it is not set */
-    bool rejoin;               /* GF_REJOIN is 1 */
-    const char *source;        /* "GF_RANK", "SLURM_PROCID", ..: for logs and errors */
+    /* a launcher that says no id: what tells this job from another one is its address alone */
+    bool nameless;
+    char address[GF_TEXT_MAX]; /* GF_ADDRESS, IP:port or host:port; empty where it is not set */
+    /* where torchrun's ranks meet if nobody says an address; likewise, or empty */
+    char master[GF_TEXT_MAX];
+    bool rejoin;        /* GF_REJOIN is 1 */
+    const char *source; /* "GF_RANK", "SLURM_PROCID", ..: for logs and errors */
 };
 
-/* GF_RANK/GF_WORLD/GF_JOB/GF_ADDRESS/GF_REJOIN first, then torchrun, Open MPI, PMI, Slurm. GF_OK
- * and *identity_out, or GF_AGAIN where no launcher's names are set (*identity_out is untouched), or
- * GF_ERR_CONFIG with *fault_out where they are malformed (a rank that is no number, or not below
- * the world). MASTER_ADDR and MASTER_PORT are not read: torchrun's own store listens there. Its
- * jobs get their address from GF_ADDRESS or the configuration. */
+/* Of the port that is made from torchrun's: beside what gf-run (10000-19999), rendezvous.ports and
+ * most kernels' outgoing connections take. */
+#define GF_MASTER_PORT_FIRST 20000u
+#define GF_MASTER_PORT_LAST 25999u
+
+/* GF_RANK/GF_WORLD/GF_JOB/GF_ADDRESS/GF_REJOIN first, then torchrun, Open MPI, PMI, Slurm, PMIx.
+ * GF_OK and *identity_out, or GF_AGAIN where no launcher's names are set (*identity_out is
+ * untouched), or GF_ERR_CONFIG with *fault_out where they are malformed (a rank that is no number,
+ * or not below the world) or name a process that no launcher has started (a batch script). */
 gf_status gf_identity_get(struct gf_identity *identity_out, struct gf_fault *fault_out);
+
+/* GF_ADDRESS, else `said`, the configuration's, else torchrun's; empty: nobody says one. */
+const char *gf_identity_address(const struct gf_identity *identity, const char *said);
+
+#define GF_IDENTITY_SIGN_BYTES 200u
+/* Of GF_AGAIN: is there a sign of a launcher that is not read? Then this is no job of one. What it
+ * is, and what to set, is in text_out. */
+bool gf_identity_sign(char text_out[GF_IDENTITY_SIGN_BYTES]);
+/* Has another launcher started this process as one of several? "RANK=0 and WORLD_SIZE=2 are
+ * set". */
+bool gf_identity_around(char text_out[GF_IDENTITY_SIGN_BYTES]);
 
 /* The same of a process that has no identity yet: the launcher's word, or `rank`. */
 uint32_t gf_identity_local(uint32_t rank);

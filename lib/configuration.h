@@ -37,6 +37,10 @@ struct gf_state_extra {
  * it by hand. The key table (gradientflow.cfg.5) states each field's file key, unit, range and
  * default. Strings are NUL-terminated. */
 #define GF_ORDINAL(number) ((number) + 1u)
+/* "host:port" to numeric_out[GF_TEXT_MAX]. GF_AGAIN: the name is not known yet, after asking for
+ * patience_ns; GF_ERR_CONFIG: it will not do. Then why is in why_out[256]. */
+typedef gf_status (*gf_resolve_fn)(const char *address, uint64_t patience_ns, char *numeric_out,
+                                   char *why_out);
 struct gf_config {
     uint32_t size_bytes; /* sizeof(struct gf_config), or 0: not compared */
     struct {
@@ -51,7 +55,9 @@ struct gf_config {
         bool elastic;
     } job;
     struct {
-        char address[GF_TEXT_MAX]; /* numeric IP:port where rank 0 listens; empty: 127.0.0.1:7117 */
+        /* where rank 0 listens: numeric IP:port, or host:port where resolve is set. Torchrun's
+         * variables go before the default; empty: 127.0.0.1:7117 */
+        char address[GF_TEXT_MAX];
         /* numeric IP this rank listens on or connects from; empty: any route to the address */
         char bind[GF_TEXT_MAX];
         /* "first-last": where a rank but 0 listens, for the connections of sockets between nodes and
@@ -161,6 +167,10 @@ struct gf_config {
      * neighbours both in time and in the pool, as in the reverse order. All tensors have one type,
      * and sparse.enabled is refused. */
     const uint32_t *pool_order;
+    /* Names to numbers, for rendezvous.address and GF_ADDRESS; gf_config_load() and its kind set it,
+     * and where nobody does names are refused: resolvers allocate. gf_open() calls it, before it
+     * takes anything. */
+    gf_resolve_fn resolve;
 };
 
 /* Fills in the defaults and checks every range: what gf_open() works with. *config and

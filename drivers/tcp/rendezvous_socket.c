@@ -230,6 +230,13 @@ bool gf_socket_user(int fd, uint32_t *user_out)
     return true;
 }
 
+bool gf_socket_is_own(int fd)
+{
+    struct ucred peer = {.pid = 0};
+    socklen_t bytes = sizeof peer;
+    return (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0) && (peer.pid == getpid());
+}
+
 int gf_socket_name_connect(const char *name, uint32_t *user_out)
 {
     struct sockaddr_un to;

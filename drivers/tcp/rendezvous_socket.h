@@ -57,5 +57,7 @@ int gf_socket_name_connect(const char *name, uint32_t *user_out);
 bool gf_socket_name_other(const char *prefix, const char *own, char name_out[GF_SOCKET_NAME_BYTES]);
 /* Whose process connected, or listens; false: the kernel does not say. */
 bool gf_socket_user(int fd, uint32_t *user_out);
+/* Is it this one itself? */
+bool gf_socket_is_own(int fd);
 
 #endif

@@ -245,7 +245,9 @@ static gf_status claim_take(struct tcp *tcp, const struct gf_frame_hello *hello,
     if (!up && (tcp->reformed || rejoins || member || conn->rejoins)) return GF_OK;
     /* It may try again: an end may not be seen yet. */
     return gf_tcp_because(tcp, (rejoins || member || anybody) ? GF_ERR_STATE : GF_ERR_MISMATCH,
-                          "%s %u %s: was it started twice?", kind_of(tcp), hello->rank,
+                          "%s %u %s: was it started twice? (a second context wants an address or "
+                          "job.id of its own)",
+                          kind_of(tcp), hello->rank,
                           up ? "is here already" : "was here and has gone");
 }
 
@@ -283,7 +285,8 @@ static gf_status job_check(struct tcp *tcp, const struct gf_frame_header *header
     const uint32_t own = tcp->setup.rank;
     if (header->job_id != tcp->setup.job_id)
         return gf_tcp_because(tcp, GF_ERR_MISMATCH,
-                              "job id %" PRIu64 " at %s %u, %" PRIu64 " at %s %u",
+                              "job id %" PRIu64 " at %s %u, %" PRIu64
+                              " at %s %u: another job's address, or GF_JOB differs",
                               tcp->setup.job_id, kind, own, header->job_id, kind, header->from);
     if (header->protocol != GF_FRAME_PROTOCOL)
         return gf_tcp_because(tcp, GF_ERR_MISMATCH, "protocol version %u at %s %u, %u at %s %u",

@@ -57,11 +57,23 @@ static void listen_set(struct tcp *tcp, bool listens)
         (void)epoll_ctl(tcp->strangers_fd, EPOLL_CTL_DEL, tcp->listen_fd, NULL);
 }
 
+/* What the names of all jobs at this address begin with. With the address: jobs that nothing else
+ * tells apart, as bare starts, meet at different ones. */
+static int name_begin(const struct tcp *tcp, char name_out[GF_SOCKET_NAME_BYTES])
+{
+    char address[32]; /* of loopback */
+    struct gf_place at = tcp->job_address;
+    gf_place_plain(&at);
+    gf_socket_address_text(&at, address, sizeof address);
+    return snprintf(name_out, GF_SOCKET_NAME_BYTES, "@gradientflow-%s-", address);
+}
+
 /* rank GF_RANK_NONE: of the job itself */
 static void name_put(const struct tcp *tcp, uint32_t rank, char name_out[GF_SOCKET_NAME_BYTES])
 {
-    int bytes = snprintf(name_out, GF_SOCKET_NAME_BYTES, "@gradientflow-%u-%" PRIu64,
-                         ntohs(tcp->job_address.port), tcp->setup.job_id);
+    int bytes = name_begin(tcp, name_out);
+    bytes += snprintf(name_out + bytes, GF_SOCKET_NAME_BYTES - (size_t)bytes, "%" PRIu64,
+                      tcp->setup.job_id);
     if (rank != GF_RANK_NONE)
         (void)snprintf(name_out + bytes, GF_SOCKET_NAME_BYTES - (size_t)bytes, "-%u", rank);
 }
@@ -71,7 +83,7 @@ void gf_tcp_other_job(const struct tcp *tcp, char job_out[GF_SOCKET_NAME_BYTES])
     char prefix[GF_SOCKET_NAME_BYTES];
     char own[GF_SOCKET_NAME_BYTES];
     char other[GF_SOCKET_NAME_BYTES];
-    int bytes = snprintf(prefix, sizeof prefix, "@gradientflow-%u-", ntohs(tcp->job_address.port));
+    int bytes = name_begin(tcp, prefix);
     name_put(tcp, GF_RANK_NONE, own);
     if (!gf_socket_name_other(prefix, own, other)) return;
     (void)snprintf(job_out, GF_SOCKET_NAME_BYTES, "%.*s", (int)strcspn(other + bytes, "-"),
@@ -110,6 +122,7 @@ static gf_status name_taken(const struct tcp *tcp, const char *name, struct gf_f
     char why[100] = "what holds it does not listen";
     uint32_t user = 0;
     int fd = gf_socket_name_connect(name, &user);
+    bool own = (fd >= 0) && gf_socket_is_own(fd);
     if (fd >= 0)
         (void)snprintf(why, sizeof why,
                        "another process of this user listens there: are there two ranks 0?");
@@ -118,6 +131,12 @@ static gf_status name_taken(const struct tcp *tcp, const char *name, struct gf_f
                        (unsigned)geteuid());
     if (fd >= 0) gf_socket_close(&fd);
     *fault_out = (struct gf_fault){0};
+    if (own)
+        return gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "bind", EADDRINUSE,
+                            "cannot listen at %.60s: another context of this process does: each "
+                            "wants a rendezvous.address (or job.id) of its own, the same on all "
+                            "ranks",
+                            tcp->address_text);
     return gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "bind", EADDRINUSE,
                         "cannot listen at %.60s (%s): bind failed: %s (errno %d): %s",
                         tcp->address_text, name, strerror(EADDRINUSE), EADDRINUSE, why);
@@ -126,10 +145,22 @@ static gf_status name_taken(const struct tcp *tcp, const char *name, struct gf_f
 static gf_status port_taken(const struct tcp *tcp, struct gf_fault *fault_out)
 {
     *fault_out = (struct gf_fault){0};
-    return gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "bind", EADDRINUSE,
-                        "cannot listen at %.60s: bind failed: %s (errno %d): another job has that "
-                        "address, or there are two ranks 0",
-                        tcp->address_text, strerror(EADDRINUSE), EADDRINUSE);
+    return gf_fault_set(
+        fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "bind", EADDRINUSE,
+        "cannot listen at %.60s: bind failed: %s (errno %d): another job or context "
+        "has that port: set GF_ADDRESS, or there are two ranks 0",
+        tcp->address_text, strerror(EADDRINUSE), EADDRINUSE);
+}
+
+/* Rank 0 was started on another host than the one that the address is of. */
+static gf_status address_is_elsewhere(const struct tcp *tcp, struct gf_fault *fault_out)
+{
+    *fault_out = (struct gf_fault){0};
+    return gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "bind", EADDRNOTAVAIL,
+                        "cannot listen at %.60s: rank 0 runs here, and this host does not have "
+                        "that address (errno %d); torchrun says rank 0's where the file and "
+                        "GF_ADDRESS say none",
+                        tcp->address_text, EADDRNOTAVAIL);
 }
 
 gf_status gf_tcp_listen_job(struct tcp *tcp, struct gf_fault *fault_out)
@@ -139,6 +170,8 @@ gf_status gf_tcp_listen_job(struct tcp *tcp, struct gf_fault *fault_out)
     tcp->listen_fd = job_address_listen(tcp, fault_out);
     if ((tcp->listen_fd < 0) && (fault_out->foreign_code == EADDRINUSE))
         return tcp->by_name ? name_taken(tcp, text, fault_out) : port_taken(tcp, fault_out);
+    if ((tcp->listen_fd < 0) && (fault_out->foreign_code == EADDRNOTAVAIL))
+        return address_is_elsewhere(tcp, fault_out);
     if (tcp->listen_fd < 0) return GF_ERR_SYSTEM;
     (void)snprintf(tcp->own_text, sizeof tcp->own_text, "%.63s", text);
     tcp->listens = true;

@@ -71,7 +71,7 @@ refused "rank_0_that_never_starts" "error: rank 1: .*127.0.0.1" "$run" -n 1 sh -
     GF_WORLD=2 exec $train --set job.id=4711 --set rendezvous.join_timeout=10s" >/dev/null 2>&1 &
 holder=$!
 name_held() {
-    [ -s "$scratch/address" ] && grep -q "@gradientflow-$(sed 's/.*://' "$scratch/address")-4711$" /proc/net/unix
+    [ -s "$scratch/address" ] && grep -q "@gradientflow-$(cat "$scratch/address")-4711$" /proc/net/unix
 }
 for _ in $(seq 100); do name_held && break; sleep 0.05; done
 refused "an_address_in_use" "$(cat "$scratch/address").*in use.*another process of this user listens there" \

@@ -150,8 +150,8 @@ for signal in INT TERM QUIT KILL; do
     for _ in $(seq 1 100); do [ -n "$(living "$pids")" ] || break; sleep 0.02; done
     check "signal_${signal}_leaves_nobody" "" "$(living "$pids")"
 done
-# Started by whoever blocks signals, as a program does that has a thread for its own: gf-run is ended by them all the same, and
-# its ranks keep what it does not need.
+# Started by whoever blocks signals, as a program does that has a thread for its own: gf-run is ended
+# by them all the same, and its ranks keep what it does not need.
 if env --block-signal=TERM true 2>/dev/null; then
     rm -f "$work"/pid.*
     env --block-signal=TERM,CHLD "$run" -n 2 sh -c 'echo $$ >"$0.$GF_RANK"; exec sleep 600' "$work/pid" &

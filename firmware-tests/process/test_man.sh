@@ -29,9 +29,13 @@ for file in cluster model; do
     sed -n '/^\.Ss Keys/,/^\.El/p' tools/common/gf-$file.cfg.5 | sed '1,2d;$d' >"$scratch/paged"
     check "the_page_of_${file}s_has_their_keys" same_lines "$scratch/keys" "$scratch/paged"
 done
-sed -n 's/^ *{"\([A-Z_]*RANK\|SLURM_PROCID\)".*/\1/p' drivers/identity.c | sort -u >"$scratch/names"
+sed -n 's/^ *{\.rank = "\([A-Z_]*\)".*/\1/p' drivers/identity.c | sort -u >"$scratch/names"
 sed -n 's/^\.It \([A-Z_]*\) Ta .*/\1/p' config/gradientflow.cfg.5 | sort -u >"$scratch/paged"
 check "and_the_launchers_that_are_read" same_lines "$scratch/names" "$scratch/paged"
+sed -n '/ signs\[\] = {/,/^};/s/^ *{"\([A-Z_0-9]*\)".*/\1/p' drivers/identity.c | sort -u >"$scratch/names"
+sed -n '/^\.Ss Launchers that are not read/,/^\.S[hs] [^L]/s/^\.It Ev \([A-Z_0-9]*\).*/\1/p' config/gradientflow.cfg.5 |
+    sort -u >"$scratch/paged"
+check "and_the_signs_of_those_that_are_not" same_lines "$scratch/names" "$scratch/paged"
 
 # A prototype ends in ");" behind its name and "("; comments, types and bodies are taken out first.
 headers="lib/gradientflow.h lib/types.h lib/configuration.h lib/schedule.h config/config.h"

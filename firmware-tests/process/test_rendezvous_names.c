@@ -26,13 +26,13 @@ static void other_end(void)
     world_end();
 }
 
-/* "@gradientflow-PORT-JOB", of the job of these tests; with a rank: that of the rank. */
+/* "@gradientflow-ADDRESS-JOB", of the job of these tests; with a rank: that of the rank. */
 static const char *name_of(int rank)
 {
     static char name[GF_SOCKET_NAME_BYTES];
     (void)snprintf(name, sizeof name,
-                   (rank < 0) ? "@gradientflow-%s-4711" : "@gradientflow-%s-4711-%d",
-                   strrchr(star.address, ':') + 1, rank);
+                   (rank < 0) ? "@gradientflow-%.21s-4711" : "@gradientflow-%.21s-4711-%d",
+                   star.address, rank);
     return name;
 }
 
@@ -98,6 +98,21 @@ TEST(jobs_of_one_port_do_not_meet)
     assert_int_equal(seen[5].connected | seen[0].refused, 0);
 }
 
+/* Nothing but the address tells the jobs of bare starts apart: each is in the name. */
+TEST(nor_do_jobs_of_one_id_at_two_addresses)
+{
+    char address[GF_TEXT_MAX];
+    struct gf_rendezvous_setup setup = tcp_setup(&star, 0, 2);
+    turns_open(2);
+    (void)snprintf(address, sizeof address, "127.0.0.2%s", strrchr(star.address, ':'));
+    setup.address = address;
+    end_open(4, &setup); /* the other job's rank 0 finds its name free */
+    setup.rank = 1;
+    end_open(5, &setup);
+    UNTIL((seen[4].connected == 2) && (seen[5].connected == 1));
+    assert_int_equal(seen[0].refused, 0);
+}
+
 /* Two ranks with another GF_JOB each, and two that both say that they are rank 0. */
 TEST(a_rank_of_another_job_names_the_one_that_is_there)
 {
@@ -116,6 +131,7 @@ TEST(a_rank_of_another_job_names_the_one_that_is_there)
     assert_non_null(strstr(star.ends[1]->fault.text, "and job 4711 is there: is GF_JOB the same"));
 }
 
+/* Both are of this process: by name it is seen that it is another context. */
 TEST(a_second_rank_0_says_that_there_are_two)
 {
     for (int insecure = 0; insecure < 2; insecure++) {
@@ -125,8 +141,10 @@ TEST(a_second_rank_0_says_that_there_are_two)
         struct gf_rendezvous_setup setup = tcp_setup(&star, 0, 2);
         end_join(0, 0, 2);
         assert_int_equal(tcp_world_end_open(&star, 1, &setup, now_ns, &fault), GF_ERR_SYSTEM);
-        assert_non_null(
-            strstr(fault.text, insecure ? "there are two ranks 0" : "are there two ranks 0"));
+        assert_non_null(strstr(fault.text, insecure ? "another job or context has that port: set "
+                                                      "GF_ADDRESS, or there are two ranks 0"
+                                                    : "another context of this process does: each "
+                                                      "wants a rendezvous.address (or job.id)"));
         tcp_world_close(&star);
     }
 }

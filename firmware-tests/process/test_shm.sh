@@ -117,7 +117,7 @@ users of_two_users_without_a_key 1 \
     'error: rank [01].*(user 4711 at the other end, this job|user 0 listens at @.*, this rank) is of user' '' ''
 # Another user is there first, as rank 0: nobody joins him, and rank 0 of this user ends with his name.
 GF_WORLD=2 GF_RANK=0 timeout 30 setpriv --reuid 4711 --regid 4711 --clear-groups $perf $small >"$scratch/log.first" 2>&1 &
-for _ in $(seq 200); do grep -q "@gradientflow-${GF_ADDRESS##*:}-0$" /proc/net/unix && break; sleep 0.02; done
+for _ in $(seq 200); do grep -q "@gradientflow-$GF_ADDRESS-0$" /proc/net/unix && break; sleep 0.02; done
 # first RANK TEXT
 first() {
     GF_WORLD=2 GF_RANK=$1 timeout 30 $perf $small --set rendezvous.join_timeout=2s >"$scratch/log" 2>&1

@@ -238,7 +238,7 @@ TEST(one_key_can_be_set_over_a_loaded_file)
     assert_string_equal(config.rendezvous.address, "[::1]:5");
     assert_int_equal(gf_config_set(&config, "rendezvous.address", "", "--address", file_error),
                      GF_OK);
-    assert_string_equal(config.rendezvous.address, "127.0.0.1:7117");
+    assert_string_equal(config.rendezvous.address, "");
     before = config;
     assert_int_equal(gf_config_set(&config, "exchange.wire", "fp8", "--wire", file_error),
                      GF_ERR_CONFIG);
@@ -375,15 +375,47 @@ TEST(a_host_name_becomes_a_number)
     struct gf_config config;
     char numeric[GF_TEXT_MAX];
     char why[GF_RESOLVE_WHY_BYTES];
-    if (gf_address_resolve("localhost:7200", numeric, why)) { /* a bare system has no /etc/hosts */
+    /* a bare system has no /etc/hosts */
+    if (gf_address_resolve("localhost:7200", 0, numeric, why) == GF_OK) {
         assert_int_equal(load("rendezvous = { address = \"localhost:7200\"; };", &config), GF_OK);
         assert_string_equal(config.rendezvous.address, "127.0.0.1:7200");
     }
-    assert_true(gf_address_resolve("[::1]:9", numeric, why));
+    assert_int_equal(gf_address_resolve("[::1]:9", 0, numeric, why), GF_OK);
     assert_string_equal(numeric, "[::1]:9");
     /* a broken number is not asked of a name server */
-    assert_false(gf_address_resolve("300.1.1.1:9", numeric, why));
-    assert_false(gf_address_resolve("::1:9", numeric, why));
+    assert_int_equal(gf_address_resolve("300.1.1.1:9", 9999, numeric, why), GF_ERR_CONFIG);
+    assert_int_equal(gf_address_resolve("::1:9", 9999, numeric, why), GF_ERR_CONFIG);
+    assert_int_equal(gf_address_resolve("a/b:9", 9999, numeric, why), GF_ERR_CONFIG);
+}
+
+/* It stays as it is: gf_open() asks again. A program that resolves no names refuses it. */
+TEST(a_name_that_is_not_known_yet_stays)
+{
+    static const char name[] = "gf-pod-0.nowhere.invalid:7117";
+    static struct gf_config config;
+    char text[128];
+    char why[GF_CONFIG_ERROR_BYTES];
+    (void)snprintf(text, sizeof text, "rendezvous = { address = \"%s\"; };", name);
+    assert_int_equal(load(text, &config), GF_OK);
+    assert_string_equal(config.rendezvous.address, name);
+    assert_non_null(config.resolve);
+    assert_int_equal(gf_config_effective(&config, &config, why), GF_OK);
+    assert_int_equal(gf_address_resolve(name, 1, text, why), GF_AGAIN);
+    assert_non_null(strstr(why, "the host is not known: "));
+    config.resolve = NULL;
+    assert_int_equal(gf_config_effective(&config, &config, why), GF_ERR_CONFIG);
+    assert_non_null(strstr(why, "allowed is a numeric IP:port"));
+}
+
+/* A launcher may know it then, and else it is 127.0.0.1:7117. */
+TEST(an_address_that_nobody_said_is_left_open)
+{
+    static struct gf_config config;
+    char why[GF_CONFIG_ERROR_BYTES];
+    assert_int_equal(load("link = { window = 4; };", &config), GF_OK);
+    assert_string_equal(config.rendezvous.address, "");
+    assert_int_equal(gf_config_effective(&config, &config, why), GF_OK);
+    assert_string_equal(config.rendezvous.address, "127.0.0.1:7117");
 }
 
 TEST(bad_files_are_refused)

@@ -29,7 +29,14 @@ static const char *const names[] = {"GF_RANK",
                                     "WORLD_SIZE",
                                     "TORCHELASTIC_RUN_ID",
                                     "MASTER_ADDR",
-                                    "MASTER_PORT"};
+                                    "MASTER_PORT",
+                                    "LOCAL_WORLD_SIZE",
+                                    "PMIX_RANK",
+                                    "SLURM_STEP_NUM_TASKS",
+                                    "FLUX_TASK_RANK",
+                                    "FLUX_JOB_SIZE",
+                                    "HOROVOD_RANK",
+                                    "JOB_COMPLETION_INDEX"};
 
 static const struct identity_case {
     const char *name;
@@ -167,6 +174,55 @@ static const struct identity_case {
      false,
      "PMI_RANK",
      NULL},
+    {"pmix_with_srun",
+     {"PMIX_RANK=1", "PMIX_NAMESPACE=slurm.pmix.7.0", "SLURM_STEP_NUM_TASKS=4"},
+     GF_OK,
+     1,
+     4,
+     true,
+     "PMIX_RANK",
+     NULL},
+    {"pmix_of_mpirun_is_open_mpis",
+     {"PMIX_RANK=1", "PMIX_NAMESPACE=77", "OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2"},
+     GF_OK,
+     1,
+     2,
+     true,
+     "OMPI_COMM_WORLD_RANK",
+     NULL},
+    {"pmix_without_a_size_is_no_launcher",
+     {"PMIX_RANK=1", "PMIX_NAMESPACE=77"},
+     GF_AGAIN,
+     0,
+     0,
+     false,
+     NULL,
+     NULL},
+    {"a_script_for_sbatch",
+     {"SLURM_PROCID=0", "SLURM_NTASKS=4", "SLURM_LOCALID=0", "SLURM_JOB_ID=7"},
+     GF_ERR_CONFIG,
+     0,
+     0,
+     false,
+     NULL,
+     "SLURM_STEP_ID is not: this is the batch script itself, and srun starts the ranks"},
+    {"a_script_for_sbatch_of_a_later_slurm",
+     {"SLURM_PROCID=0", "SLURM_NTASKS=4", "SLURM_JOB_ID=7", "SLURM_STEP_ID=4294967291"},
+     GF_ERR_CONFIG,
+     0,
+     0,
+     false,
+     NULL,
+     "this is the batch script itself"},
+    {"a_script_for_sbatch_without_a_size",
+     {"SLURM_PROCID=0", "SLURM_JOB_ID=7"},
+     GF_ERR_CONFIG,
+     0,
+     0,
+     false,
+     NULL,
+     "SLURM_PROCID is set and SLURM_NTASKS is not; expected both or neither: in a script for "
+     "sbatch, or in salloc, srun starts the ranks"},
     {"rank_without_world",
      {"GF_RANK=1"},
      GF_ERR_CONFIG,
@@ -355,6 +411,114 @@ TEST(job_ids_tell_jobs_and_steps_apart)
     assert_true(first != job_of("SLURM_JOB_ID=1", "SLURM_STEP_ID=23"));
 }
 
+static struct gf_identity identity_of(const char *const *set)
+{
+    struct gf_identity identity;
+    struct gf_fault fault = {0};
+    environment_set(set);
+    if (gf_identity_get(&identity, &fault) != GF_OK) fail_msg("%s", fault.text);
+    return identity;
+}
+
+/* torchrun says "none" in each job that was given no --rdzv-id: then where its store is tells jobs
+ * apart. All ranks of a job are told that alike. */
+TEST(words_that_are_no_id_are_none)
+{
+    static const char *const words[] = {"TORCHELASTIC_RUN_ID=none", "TORCHELASTIC_RUN_ID=None",
+                                        "TORCHELASTIC_RUN_ID=0",
+                                        "TORCHELASTIC_RUN_ID=", "TORCHELASTIC_RUN_ID=000"};
+    for (size_t i = 0; i < LENGTH(words); i++) {
+        const char *first[8] = {"RANK=0", "WORLD_SIZE=2", words[i], "MASTER_ADDR=a",
+                                "MASTER_PORT=29501"};
+        const char *again[8] = {"RANK=1",        "WORLD_SIZE=2",      words[i],
+                                "MASTER_ADDR=a", "MASTER_PORT=29501", "LOCAL_RANK=1"};
+        const char *other[8] = {"RANK=1", "WORLD_SIZE=2", words[i], "MASTER_ADDR=a",
+                                "MASTER_PORT=29502"};
+        const char *bare[8] = {"RANK=1", "WORLD_SIZE=2", words[i]};
+        uint64_t id = identity_of(first).job_id;
+        assert_true((id != 0) && !identity_of(first).nameless);
+        assert_true(id == identity_of(again).job_id);
+        assert_true(id != identity_of(other).job_id);
+        assert_true((identity_of(bare).job_id == 0) && identity_of(bare).nameless);
+    }
+}
+
+/* --rdzv-id=100, out of a tutorial, in two jobs. */
+TEST(an_id_that_a_user_chose_is_not_all)
+{
+    static const char *const one[8] = {"RANK=0", "WORLD_SIZE=2", "TORCHELASTIC_RUN_ID=100",
+                                       "MASTER_PORT=29501"};
+    static const char *const two[8] = {"RANK=0", "WORLD_SIZE=2", "TORCHELASTIC_RUN_ID=100",
+                                       "MASTER_PORT=29502"};
+    assert_true(identity_of(one).job_id != identity_of(two).job_id);
+}
+
+TEST(no_id_is_seen_with_each_launcher)
+{
+    static const char *const rows[][8] = {
+        {"PMI_RANK=0", "PMI_SIZE=2"},
+        {"PMI_RANK=0", "PMI_SIZE=2", "PMI_JOBID=none"},
+        {"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=2", "PMIX_NAMESPACE=0"},
+        {"SLURM_PROCID=1", "SLURM_NTASKS=2", "SLURM_JOB_ID=0", "SLURM_STEP_ID=3"},
+    };
+    static const char *const own[8] = {"GF_RANK=0", "GF_WORLD=2"};
+    static const char *const alone[8] = {"PMI_RANK=0", "PMI_SIZE=1"};
+    static const char *const zero[8] = {"SLURM_PROCID=1", "SLURM_NTASKS=2", "SLURM_JOB_ID=12",
+                                        "GF_JOB=0"};
+    for (size_t i = 0; i < LENGTH(rows); i++)
+        assert_true((identity_of(rows[i]).job_id == 0) && identity_of(rows[i]).nameless);
+    assert_false(identity_of(own).nameless); /* a bare start: its address is its own */
+    assert_false(identity_of(alone).nameless);
+    assert_true(identity_of(zero).job_id != 0);
+}
+
+TEST(signs_of_launchers_that_are_not_read)
+{
+    static const struct {
+        const char *set[8];
+        const char *text;
+    } rows[] = {
+        {{"PMIX_RANK=1"}, "PMIX_RANK=1 is of PMIx, without a size, which is not read: set GF_RANK"},
+        {{"FLUX_TASK_RANK=1", "FLUX_JOB_SIZE=4"},
+         "FLUX_TASK_RANK=1 is of Flux, which is not read: set GF_RANK and GF_WORLD, the latter to "
+         "FLUX_JOB_SIZE"},
+        {{"HOROVOD_RANK=1"}, "HOROVOD_RANK=1 is of horovodrun"},
+        {{"JOB_COMPLETION_INDEX=1"}, "JOB_COMPLETION_INDEX=1 is of an indexed job of Kubernetes"},
+        {{"LOCAL_RANK=1"}, "LOCAL_RANK=1 is of a launcher of PyTorch"},
+        {{"GF_ADDRESS=10.0.0.1:7117"}, "GF_ADDRESS=10.0.0.1:7117 is of a rank of this library"},
+    };
+    char text[GF_IDENTITY_SIGN_BYTES];
+    struct gf_identity identity;
+    struct gf_fault fault = {0};
+    for (size_t i = 0; i < LENGTH(rows); i++) {
+        environment_set(rows[i].set);
+        assert_int_equal(gf_identity_get(&identity, &fault), GF_AGAIN);
+        assert_true(gf_identity_sign(text));
+        if (strstr(text, rows[i].text) == NULL) fail_msg("'%s'", text);
+    }
+    environment_set((const char *const[8]){NULL});
+    assert_false(gf_identity_sign(text));
+}
+
+TEST(who_was_started_as_one_of_several_is_seen)
+{
+    static const char *const two[8] = {"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2"};
+    static const char *const no[][8] = {
+        {NULL},
+        {"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=1"},
+        {"GF_RANK=0", "GF_WORLD=2", "OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2"},
+        {"SLURM_PROCID=0", "SLURM_NTASKS=2", "SLURM_JOB_ID=7"}, /* a script for sbatch */
+    };
+    char text[GF_IDENTITY_SIGN_BYTES];
+    environment_set(two);
+    assert_true(gf_identity_around(text));
+    assert_string_equal(text, "OMPI_COMM_WORLD_RANK=1 and OMPI_COMM_WORLD_SIZE=2 are set");
+    for (size_t i = 0; i < LENGTH(no); i++) {
+        environment_set(no[i]);
+        assert_false(gf_identity_around(text));
+    }
+}
+
 TEST(the_address_is_copied_or_refused_when_too_long)
 {
     char text[8 + 3 + 200] = "GF_ADDRESS=10.0.0.1:7117";
@@ -388,17 +552,51 @@ TEST(deaths_are_read_from_the_launchers_own_file_alone)
     assert_memory_equal(bits, "\0\0\0\0", sizeof bits);
 }
 
-/* Where torchrun's own store listens the library cannot. */
-TEST(the_address_of_torchrun_is_not_taken)
+/* At its store's port the library cannot listen: another is made of it, the same on all ranks. */
+TEST(torchruns_address_has_another_port)
 {
-    const char *set[8] = {"RANK=0", "WORLD_SIZE=1", "MASTER_ADDR=10.0.0.1", "MASTER_PORT=29500"};
+    const char *far[8] = {"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=10.0.0.1", "MASTER_PORT=29500",
+                          "LOCAL_WORLD_SIZE=1"};
+    const char *here[8] = {"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=node.example",
+                           "MASTER_PORT=29500", "LOCAL_WORLD_SIZE=2"};
+    const char *v6[8] = {"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=fd00::1", "MASTER_PORT=29500"};
+    struct gf_identity identity = identity_of(far);
+    char first[GF_TEXT_MAX];
+    assert_string_equal(identity.address, "");
+    assert_memory_equal(identity.master, "10.0.0.1:2", 10);
+    assert_string_equal(gf_identity_address(&identity, ""), identity.master);
+    assert_string_equal(gf_identity_address(&identity, "127.0.0.1:5"), "127.0.0.1:5");
+    memcpy(first, identity.master, sizeof first);
+    far[0] = "RANK=1";
+    assert_string_equal(identity_of(far).master, first);
+    far[3] = "MASTER_PORT=29501";
+    assert_string_not_equal(identity_of(far).master, first);
+    far[5] = "GF_ADDRESS=10.0.0.1:7117";
+    identity = identity_of(far);
+    assert_string_equal(gf_identity_address(&identity, "127.0.0.1:5"), "10.0.0.1:7117");
+    /* all were started by one agent, so they are here, whatever the host is called */
+    assert_memory_equal(identity_of(here).master, "127.0.0.1:2", 11);
+    assert_memory_equal(identity_of(v6).master, "[fd00::1]:2", 11);
+}
+
+TEST(torchruns_address_is_never_its_stores)
+{
+    char port[32];
+    const char *set[8] = {"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=a", port};
+    for (unsigned i = GF_MASTER_PORT_FIRST; i <= GF_MASTER_PORT_LAST; i += 7) {
+        (void)snprintf(port, sizeof port, "MASTER_PORT=%u", i);
+        unsigned long other = strtoul(identity_of(set).master + 2, NULL, 10);
+        assert_true((other != i) && (other >= GF_MASTER_PORT_FIRST) &&
+                    (other <= GF_MASTER_PORT_LAST));
+    }
+}
+
+TEST(a_port_of_torchruns_that_is_none)
+{
+    const char *set[8] = {"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=a", "MASTER_PORT=70000"};
     struct gf_identity identity;
     struct gf_fault fault = {0};
     environment_set(set);
-    assert_int_equal(gf_identity_get(&identity, &fault), GF_OK);
-    assert_string_equal(identity.address, "");
-    set[4] = "GF_ADDRESS=10.0.0.1:7117";
-    environment_set(set);
-    assert_int_equal(gf_identity_get(&identity, &fault), GF_OK);
-    assert_string_equal(identity.address, "10.0.0.1:7117");
+    assert_int_equal(gf_identity_get(&identity, &fault), GF_ERR_CONFIG);
+    assert_non_null(strstr(fault.text, "MASTER_PORT='70000': expected a port from 1 to 65535"));
 }

@@ -216,7 +216,8 @@ gf_status gf_layout_make(const struct gf_config *config, const struct gf_tensor 
 
     memset(layout, 0, sizeof *layout);
     if ((status = gf_config_effective(config, effective, error_out)) < 0) return status;
-    if ((status = gf_layout_resolve(layout, error_out)) < 0) return status;
+    if ((status = gf_layout_resolve(layout, config->rendezvous.address, error_out)) < 0)
+        return status;
     if ((status = gf_extra_check(effective, error_out)) < 0) return status;
     if ((status = gf_pool_place(effective, tensors, tensor_count, NULL, &layout->pool, error_out)) <
         0)

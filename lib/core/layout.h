@@ -18,6 +18,9 @@ struct gf_layout {
     uint32_t chunk_count;
     /* this rank was never of the job: its member id is job.world or more */
     bool is_new;
+    bool world_unsaid; /* nobody says how many ranks there are */
+    /* its launcher says no id of the job, and the address alone tells it from others */
+    bool nameless;
     bool has_pools;      /* of an optimizer or sparse communication */
     uint64_t pack_bytes; /* of all fused buffers as they travel; 0: they do so in place */
     bool on_device;
@@ -73,9 +76,12 @@ void gf_pools_open(gf_context *gf, const struct gf_layout *layout,
                    const struct gf_pool_parts *parts, uint32_t *chunks);
 uint64_t gf_layout_staging_bytes(const struct gf_layout *layout);
 
-/* resolve.c: rank, world and drivers of layout->config, which is effective. An error has a line in
- * error_out[256]. */
-gf_status gf_layout_resolve(struct gf_layout *layout, char *error_out);
+/* resolve.c: rank, world, address and drivers of layout->config, which is effective. address_said:
+ * the configuration's own, or empty. An error has a line in error_out[256]. */
+gf_status gf_layout_resolve(struct gf_layout *layout, const char *address_said, char *error_out);
+/* A name in its address becomes a number: blocks up to join_timeout. What is wrong is logged, and
+ * what of its identity is doubtful. */
+gf_status gf_layout_meet(struct gf_layout *layout, char *error_out);
 
 /* Everything that follows from configuration, environment and tensors. An error has a line in
  * error_out[256]. */

@@ -355,6 +355,7 @@ gf_status gf_open_told(const struct gf_config *config, const struct gf_tensor *t
     if ((status = gf_layout_make(config, tensors, tensor_count, &layout, error_out)) < 0)
         return status;
     if ((status = memory_check(&layout, memory, memory_bytes, error_out)) < 0) return status;
+    if ((status = gf_layout_meet(&layout, error_out)) < 0) return status;
     return memory_open(&layout, tensors, tensor_count, memory, memory_bytes, gf_out);
 }
 

@@ -5,7 +5,8 @@
 #include "lib/core/layout.h"
 #include "lib/settings/settings.h"
 
-static gf_status identity_resolve(struct gf_layout *layout, char *error_out)
+static gf_status identity_resolve(struct gf_layout *layout, const char *address_said,
+                                  char *error_out)
 {
     struct gf_identity identity = {0};
     struct gf_fault fault = {0};
@@ -31,10 +32,19 @@ static gf_status identity_resolve(struct gf_layout *layout, char *error_out)
         config->job.rank = identity.rank;
         layout->local = identity.local;
         if (config->job.id == 0) config->job.id = identity.job_id;
-        if (identity.address[0] != '\0')
-            memcpy(config->rendezvous.address, identity.address, GF_TEXT_MAX);
+        const char *address = gf_identity_address(&identity, address_said);
+        if (identity.nameless && (config->job.id == 0) && (address[0] == '\0'))
+            return gf_config_refuse(error_out, GF_ERR_CONFIG,
+                                    "what sets %s says no id of the job, and ranks of two such "
+                                    "jobs would meet: set GF_JOB to a number, or GF_ADDRESS, the "
+                                    "same on all ranks of this one",
+                                    identity.source);
+        if ((address[0] != '\0') && (address != address_said))
+            memcpy(config->rendezvous.address, address, GF_TEXT_MAX);
         config->rendezvous.rejoin = config->rendezvous.rejoin || identity.rejoin;
     }
+    layout->nameless = identity.nameless && (config->job.id == 0);
+    layout->world_unsaid = (config->job.world == 0);
     if (status != GF_OK) layout->local = config->job.rank;
     if (config->job.world == 0) config->job.world = 1; /* no launcher, nothing said: a job of one */
     if (config->job.world_max == 0) config->job.world_max = config->job.world;
@@ -125,10 +135,79 @@ static gf_status rejoin_check(const struct gf_layout *layout, char *error_out)
     return gf_config_refuse(error_out, GF_ERR_CONFIG, "rendezvous.rejoin: %s", wrong);
 }
 
-gf_status gf_layout_resolve(struct gf_layout *layout, char *error_out)
+/* Whoever is one of several ranks and was not told so trains by itself, and nothing fails. */
+static void alone_say(const struct gf_layout *layout)
+{
+    const struct gf_config *config = &layout->config;
+    const struct gf_log log = {config->log, config->log_user};
+    const char *address = config->rendezvous.address;
+    char sign[GF_IDENTITY_SIGN_BYTES];
+    if (config->job.world_max > 1) return;
+    if (layout->world_unsaid && gf_identity_sign(sign))
+        gf_log_line(&log, GF_LOG_WARN, "%s; this process is now rank 0 of 1 and works by itself",
+                    sign);
+    else if (!gf_ip_loopback(address))
+        gf_log_line(&log, GF_LOG_WARN,
+                    "this process is rank 0 of 1 and works by itself, beside a rendezvous.address "
+                    "for several (%.100s)%s",
+                    address,
+                    layout->world_unsaid ? ": nothing that a launcher sets was found; GF_RANK and "
+                                           "GF_WORLD say who it is"
+                                         : "");
+}
+
+/* The same on all ranks, where more than one job may be: without it two of them could be one. */
+static void nameless_say(const struct gf_layout *layout)
+{
+    const struct gf_config *config = &layout->config;
+    const struct gf_log log = {config->log, config->log_user};
+    if (!layout->nameless || (config->job.rank != 0)) return;
+    gf_log_line(&log, GF_LOG_WARN,
+                "rank 0: the launcher says no id of this job: another one that it starts with the "
+                "same address (%.60s) could be met; GF_JOB, a number, the same on all ranks, tells "
+                "them apart",
+                config->rendezvous.address);
+}
+
+static gf_status name_find(struct gf_layout *layout, char *error_out)
+{
+    struct gf_config *config = &layout->config;
+    const struct gf_log log = {config->log, config->log_user};
+    const uint64_t patience_ns = config->rendezvous.join_timeout_ns;
+    char *address = config->rendezvous.address;
+    char numeric[GF_TEXT_MAX] = "";
+    char why[256] = "this program resolves no names (config.resolve): a numeric IP:port is needed";
+    gf_status status = GF_ERR_CONFIG;
+    /* what is neither is the control channel's to refuse */
+    if (!gf_address_named(address)) return GF_OK;
+    if (config->resolve != NULL) status = config->resolve(address, 0, numeric, why);
+    if (status == GF_AGAIN) {
+        gf_log_line(&log, GF_LOG_WARN,
+                    "rank %u: rendezvous.address %.100s: %.120s; it is asked for again until "
+                    "rendezvous.join_timeout (%.1f s)",
+                    config->job.rank, address, why, (double)patience_ns / 1e9);
+        status = config->resolve(address, patience_ns, numeric, why);
+    }
+    if (status == GF_OK) {
+        memcpy(address, numeric, GF_TEXT_MAX);
+        return GF_OK;
+    }
+    return gf_config_refuse(error_out, (status == GF_AGAIN) ? GF_ERR_TIMEOUT : status,
+                            "rank %u: rendezvous.address %.100s: %.120s%s", config->job.rank,
+                            address, why, (status == GF_AGAIN) ? "; join_timeout is over" : "");
+}
+
+gf_status gf_layout_meet(struct gf_layout *layout, char *error_out)
+{
+    alone_say(layout);
+    nameless_say(layout);
+    return (layout->config.job.world_max > 1) ? name_find(layout, error_out) : GF_OK;
+}
+
+gf_status gf_layout_resolve(struct gf_layout *layout, const char *address_said, char *error_out)
 {
     gf_status status;
     if ((status = drivers_resolve(layout, error_out)) < 0) return status;
-    if ((status = identity_resolve(layout, error_out)) < 0) return status;
+    if ((status = identity_resolve(layout, address_said, error_out)) < 0) return status;
     return rejoin_check(layout, error_out);
 }

@@ -219,8 +219,13 @@ static gf_status combinations_check(const struct gf_config *config, char *error_
                       "loss_scale.floor = %s: allowed is at most loss_scale.initial = %s",
                       gf_units_real(config->loss_scale.floor, floor),
                       gf_units_real(config->loss_scale.initial, initial));
+    if (!gf_address_numeric(address) && (config->resolve == NULL))
+        return refuse(error_out,
+                      "rendezvous.address = %s: allowed is a numeric IP:port, for example "
+                      "10.0.0.1:7117; this program resolves no names (config.resolve)",
+                      address);
     if (config->rendezvous.insecure || (config->rendezvous.key_file[0] != '\0')) return GF_OK;
-    if (!gf_ip_loopback(address))
+    if (gf_address_numeric(address) && !gf_ip_loopback(address))
         return refuse(
             error_out,
             "rendezvous.address = %s: beyond loopback allowed only with rendezvous.key_file, or "
@@ -235,15 +240,25 @@ static gf_status combinations_check(const struct gf_config *config, char *error_
     return GF_OK;
 }
 
+/* Defaults that a file's silence leaves open: what they are is known later, by the device or the
+ * launcher. */
+static bool is_left_open(const struct gf_setting *setting)
+{
+    return (setting->fallback_device != 0) ||
+           (setting->offset == offsetof(struct gf_config, rendezvous.address));
+}
+
 uint32_t gf_config_unsaid(const struct gf_config *config)
 {
     uint32_t unsaid = 0;
     uint32_t bit = 1;
     for (uint32_t i = 0; i < gf_setting_count; i++) {
-        uint64_t number = 0;
-        if (gf_settings[i].fallback_device == 0) continue;
-        memcpy(&number, field_of(&gf_settings[i], config), gf_settings[i].size);
-        if (number == 0) unsaid |= bit;
+        static const char nothing[sizeof(uint64_t)];
+        const struct gf_setting *setting = &gf_settings[i];
+        size_t bytes = (setting->kind == GF_SETTING_TEXT) ? 1 : setting->size;
+        if (!is_left_open(setting)) continue;
+        GF_ASSERT(bytes <= sizeof nothing);
+        if (memcmp(nothing, field_of(setting, config), bytes) == 0) unsaid |= bit;
         bit <<= 1;
     }
     return unsaid;
@@ -252,8 +267,8 @@ uint32_t gf_config_unsaid(const struct gf_config *config)
 void gf_config_unsay(struct gf_config *config, uint32_t unsaid)
 {
     for (uint32_t i = 0; i < gf_setting_count; i++) {
-        if (gf_settings[i].fallback_device == 0) continue;
-        if (unsaid & 1u) gf_setting_number_set(&gf_settings[i], config, 0);
+        if (!is_left_open(&gf_settings[i])) continue;
+        if (unsaid & 1u) memset((char *)config + gf_settings[i].offset, 0, gf_settings[i].size);
         unsaid >>= 1;
     }
 }

@@ -103,6 +103,8 @@ char *gf_units_real(float real, char *text_out);
 
 /* 10.0.0.1:7117 or [fd00::1]:7117, nothing else. */
 bool gf_address_numeric(const char *address);
+/* host:port; what looks like a broken number is none. */
+bool gf_address_named(const char *address);
 bool gf_ip_loopback(const char *ip_or_address); /* of a numeric one */
 
 /* The default of a field as gf_config_summary() names and writes it, in

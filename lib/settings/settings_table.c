@@ -73,7 +73,10 @@ const struct gf_setting gf_settings[] = {
     {.key = "rendezvous.address",
      TEXT(rendezvous.address, GF_FORM_ADDRESS),
      .fallback_text = "127.0.0.1:7117",
-     .help = "where rank 0 listens; in a file a host name is valid too"},
+     .help =
+         "where rank 0 listens; a name that is not known yet is asked for again until "
+         "join_timeout; where neither this nor GF_ADDRESS is said, torchrun's MASTER_ADDR and a "
+         "port made from its MASTER_PORT"},
     {.key = "rendezvous.bind",
      TEXT(rendezvous.bind, GF_FORM_IP),
      .fallback_text = "",

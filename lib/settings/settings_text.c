@@ -71,6 +71,19 @@ bool gf_address_numeric(const char *address)
     return gf_place_parse(address, true, &(struct gf_place){0});
 }
 
+/* What looks like a broken number is one, and not a name to ask a name server for. */
+bool gf_address_named(const char *address)
+{
+    static const char digits[] = "0123456789.";
+    static const char characters[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_";
+    char port[16];
+    const size_t length = strspn(address, characters);
+    (void)snprintf(port, sizeof port, "1.1.1.1%s", address + length);
+    return (length > 0) && (strspn(address, digits) < length) &&
+           (strlen(address + length) <= sizeof ":65535" - 1) && gf_address_numeric(port);
+}
+
 bool gf_ip_loopback(const char *ip_or_address)
 {
     struct gf_place place;
@@ -106,7 +119,7 @@ bool gf_setting_text_valid(const struct gf_setting *setting, const char *text)
     GF_ASSERT(setting->kind == GF_SETTING_TEXT);
     if ((text[0] == '\0') || (strlen(text) >= setting->size)) return false;
     switch ((gf_setting_form)setting->form) {
-    case GF_FORM_ADDRESS: return gf_address_numeric(text);
+    case GF_FORM_ADDRESS: return gf_address_numeric(text) || gf_address_named(text);
     case GF_FORM_IP: return ip_numeric(text);
     case GF_FORM_TRANSPORTS: return list_valid(text, LOWER, ",");
     case GF_FORM_DEVICES: return list_valid(text, LOWER UPPER ".:-@", ",;");
@@ -122,7 +135,8 @@ bool gf_setting_text_valid(const struct gf_setting *setting, const char *text)
 static const char *form_text(gf_setting_form form)
 {
     switch (form) {
-    case GF_FORM_ADDRESS: return "a numeric IP:port, for example 10.0.0.1:7117 or [fd00::1]:7117";
+    case GF_FORM_ADDRESS:
+        return "IP:port, for example 10.0.0.1:7117 or [fd00::1]:7117, or host:port";
     case GF_FORM_IP: return "a numeric IP, for example 10.0.0.1 or fd00::1";
     case GF_FORM_TRANSPORTS:
         return "lower-case UCX names, comma-separated, for example rc or rc,cuda_copy";

@@ -33,7 +33,15 @@ void check_environment(struct check_report *report, const struct check_job *job)
     char most[32] = "";
     if (job->config.job.world_max > job->config.job.world)
         (void)snprintf(most, sizeof most, ", at most %u", job->config.job.world_max);
-    if (job->launched)
+    if (job->has_sign)
+        check_say(report, "launcher", CHECK_FAIL, "a job so started is N jobs of one rank", "%s",
+                  job->sign);
+    else if ((job->config.job.world == 1) && !gf_ip_loopback(job->config.rendezvous.address))
+        check_say(report, "launcher", CHECK_FAIL,
+                  "say how many ranks there are (GF_RANK and GF_WORLD), or a loopback address",
+                  "a world of 1, and rendezvous.address %s is for several",
+                  job->config.rendezvous.address);
+    else if (job->launched)
         check_say(report, "launcher", CHECK_OK, NULL, "%s: rank %u of %u%s", job->launcher,
                   job->config.job.rank, job->config.job.world, most);
     else

@@ -33,6 +33,20 @@ void check_world_assume(struct gf_config *config, uint32_t world)
     config->job.rank = 0;
 }
 
+/* As gf_open() does, but for no longer than the ranks would be waited for. */
+static void name_find(struct check_job *job)
+{
+    struct gf_config *config = &job->config;
+    char numeric[GF_TEXT_MAX];
+    char why[256];
+    if (!gf_address_named(config->rendezvous.address) || (config->resolve == NULL)) return;
+    if (config->resolve(config->rendezvous.address, job->deadline_ns, numeric, why) == GF_OK)
+        memcpy(config->rendezvous.address, numeric, GF_TEXT_MAX);
+    else
+        (void)snprintf(job->name_fault, sizeof job->name_fault, "%.100s: %.140s",
+                       config->rendezvous.address, why);
+}
+
 int check_job_fill(const struct gf_config *config, const struct gf_tensor *tensors,
                    uint32_t tensor_count, uint32_t world, uint32_t local_count,
                    uint64_t deadline_ns, struct check_job *job_out)
@@ -65,11 +79,13 @@ int check_job_fill(const struct gf_config *config, const struct gf_tensor *tenso
         job.config.job.rank = identity.rank;
         if (identity.world_max != 0) job.config.job.world_max = identity.world_max;
         if (config->job.id == 0) job.config.job.id = identity.job_id;
-        if (identity.address[0] != '\0')
-            memcpy(job.config.rendezvous.address, identity.address, GF_TEXT_MAX);
+        const char *address = gf_identity_address(&identity, config->rendezvous.address);
+        (void)snprintf(job.config.rendezvous.address, GF_TEXT_MAX, "%s", address);
     }
+    job.has_sign = !job.launched && !config->job.ignore_environment && gf_identity_sign(job.sign);
     job.local = (status == GF_OK) ? identity.local : job.config.job.rank;
     job.config.job.ignore_environment = true;
+    name_find(&job);
     if (gf_config_effective(&job.config, &job.config, error) != GF_OK)
         return refuse(EXIT_FAILURE, error);
     if (job.config.job.rank >= job.config.job.world)
@@ -97,8 +113,23 @@ static void node_lines(struct check_report *report, const struct check_job *job)
     check_memory(report, job);
 }
 
+/* False, and said: the address is a name that nobody knows here. */
+static bool name_is_known(struct check_report *report, const struct check_job *job)
+{
+    if (job->name_fault[0] == '\0') return true;
+    check_say(report, "control", CHECK_FAIL,
+              "a name server's record, /etc/hosts; ranks ask again until rendezvous.join_timeout",
+              "rendezvous.address %s", job->name_fault);
+    return false;
+}
+
 static void launched_lines(struct check_report *report, struct check_job *job)
 {
+    if (!name_is_known(report, job)) {
+        node_lines(report, job);
+        check_say(report, "join", CHECK_SKIP, NULL, "not tried: the ranks did not meet");
+        return;
+    }
     struct check_peers *peers = check_peers_meet(report, job);
     node_lines(report, job);
     if (peers == NULL) {
@@ -114,7 +145,7 @@ static void launched_lines(struct check_report *report, struct check_job *job)
 static void alone_lines(struct check_report *report, const struct check_job *job)
 {
     static const char why[] = "started alone; srun, mpirun or gf-run start it on all ranks";
-    check_control_alone(report, job);
+    if (name_is_known(report, job)) check_control_alone(report, job);
     node_lines(report, job);
     check_say(report, "peers", CHECK_SKIP, NULL, "%s", why);
     check_say(report, "configuration", CHECK_SKIP, NULL, "%s to compare this hash: 0x%016llx", why,

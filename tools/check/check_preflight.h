@@ -22,6 +22,9 @@ struct check_job {
     /* by gf-run, srun, mpirun ..: the other ranks are expected to answer */
     bool launched;
     const char *launcher; /* "SLURM_PROCID": what said so; "job.world" of the file */
+    bool has_sign;        /* not launched, and something says that it is one of several */
+    char sign[200];
+    char name_fault[256]; /* why rendezvous.address is no number; or empty */
     uint64_t deadline_ns; /* how long for each conversation with other ranks */
     uint32_t local;       /* this rank's place on its node, as in a job's gf_open() */
     /* Known after check_peers(); before it what the command line said. */

@@ -8,6 +8,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "drivers/identity.h"
 #include "tools/run/run_nodes.h"
 #include "tools/common/tool_args.h"
 #include "tools/common/tool_output.h"
@@ -30,6 +31,21 @@ static unsigned port_find(uint32_t random)
         if (((port < first) || (port > last)) && tool_port_is_free(port)) return port;
     }
     return 0;
+}
+
+/* False, and said: mpirun, srun or torchrun has started this gf-run as one of several. Each would
+ * begin a job of its own, which nobody notices. */
+static bool begins_one_job(void)
+{
+    char around[GF_IDENTITY_SIGN_BYTES];
+    if (!gf_identity_around(around)) return true;
+    (void)fprintf(stderr,
+                  "gf-run: %s: another launcher starts this gf-run several times, and each would "
+                  "begin a job of its own\n"
+                  "gf-run: let that launcher start the program itself, or one gf-run a node with "
+                  "--nodes; where jobs of their own are meant, unset the first of these\n",
+                  around);
+    return false;
 }
 
 static int program(int argc, char **argv)
@@ -100,6 +116,7 @@ static int program(int argc, char **argv)
                                              : NULL;
     if (wrong != NULL) (void)fprintf(stderr, "gf-run: %s\n", wrong);
     if (wrong != NULL) return TOOL_EXIT_USAGE;
+    if ((nodes == 1) && !begins_one_job()) return TOOL_EXIT_USAGE;
 
     if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) {
         (void)fprintf(stderr, "gf-run: getrandom: %s\n", strerror(errno));
