@@ -1,6 +1,7 @@
 /* Host names to addresses. The library itself has no resolver, which would allocate: it calls this
  * one by gf_config.resolve, before it takes anything. */
 #include "config/config_keys.h"
+#include "drivers/address.h"
 
 #include <arpa/inet.h>
 #include <netdb.h>
@@ -82,7 +83,10 @@ gf_status gf_address_resolve(const char *address, uint64_t patience_ns, char *nu
     }
     if (!gf_address_named(address)) {
         (void)snprintf(why_out, GF_RESOLVE_WHY_BYTES,
-                       "allowed is host:port or IP:port with a port from 1 to 65535");
+                       gf_place_lacks_scope(address, true)
+                           ? "a link-local address wants its interface behind it, as "
+                             "[fe80::a%%eth0]:7117"
+                           : "allowed is host:port or IP:port with a port from 1 to 65535");
         return GF_ERR_CONFIG;
     }
     for (;;) {

@@ -2,6 +2,7 @@
 #include "drivers/address.h"
 
 #include <arpa/inet.h>
+#include <net/if.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -17,6 +18,7 @@ bool gf_place_of(const void *address, struct gf_place *place_out)
         memcpy(place_out->ip, &in->sin_addr, sizeof in->sin_addr);
     else
         memcpy(place_out->ip, &in6->sin6_addr, sizeof in6->sin6_addr);
+    if (gf_place_is_link_local(place_out)) place_out->scope = in6->sin6_scope_id;
     return true;
 }
 
@@ -56,7 +58,18 @@ bool gf_ports_parse(const char *text, unsigned *first_out, unsigned *last_out)
     return (*text == '\0') && (*first_out != 0) && (*first_out <= *last_out);
 }
 
-bool gf_place_parse(const char *text, bool with_port, struct gf_place *place_out)
+/* By its name, else by its number; 0: this host has none such. */
+static uint32_t scope_read(const char *text)
+{
+    uint32_t scope = if_nametoindex(text);
+    unsigned number = port_read(&text);
+    if ((scope == 0) && (*text == '\0')) scope = number;
+    return scope;
+}
+
+/* Without a scope, which is what stands behind a %; that is a link-local address's alone. */
+static bool place_read(const char *text, bool with_port, struct gf_place *place_out,
+                       char scope_out[IF_NAMESIZE], bool *has_scope_out)
 {
     bool bracket = with_port && (text[0] == '[');
     const char *first = text + bracket;
@@ -65,10 +78,17 @@ bool gf_place_parse(const char *text, bool with_port, struct gf_place *place_out
                                  : strrchr(text, ':');
     struct gf_place place = {.family = AF_INET};
     size_t length = (end != NULL) ? (size_t)(end - first) : 0;
-    char ip[INET6_ADDRSTRLEN + 1];
+    char ip[INET6_ADDRSTRLEN + 1 + IF_NAMESIZE];
     if ((length == 0) || (length >= sizeof ip)) return false;
     memcpy(ip, first, length);
     ip[length] = '\0';
+    char *scope = strchr(ip, '%');
+    *has_scope_out = (scope != NULL);
+    if (scope != NULL) {
+        *scope++ = '\0';
+        if ((scope[0] == '\0') || (strlen(scope) >= IF_NAMESIZE)) return false;
+        memcpy(scope_out, scope, strlen(scope) + 1);
+    }
     if (inet_pton(AF_INET, ip, place.ip) != 1) place.family = AF_INET6;
     if ((place.family == AF_INET6) && (inet_pton(AF_INET6, ip, place.ip) != 1)) return false;
     /* brackets are for IPv6 and for nothing else: 1::2:3 could be read in two ways */
@@ -78,8 +98,44 @@ bool gf_place_parse(const char *text, bool with_port, struct gf_place *place_out
         place.port = htons((uint16_t)port_read(&end));
         if ((place.port == 0) || (*end != '\0')) return false;
     }
+    if (*has_scope_out && !gf_place_is_link_local(&place)) return false;
     *place_out = place;
     return true;
+}
+
+bool gf_place_parse(const char *text, bool with_port, struct gf_place *place_out)
+{
+    char scope[IF_NAMESIZE] = "";
+    struct gf_place place;
+    bool has_scope = false;
+    if (!place_read(text, with_port, &place, scope, &has_scope)) return false;
+    if (gf_place_is_link_local(&place) && !has_scope) return false;
+    if (has_scope) place.scope = scope_read(scope);
+    *place_out = place;
+    return true;
+}
+
+bool gf_place_parse_told(const char *text, uint32_t scope, struct gf_place *place_out)
+{
+    char theirs[IF_NAMESIZE];
+    bool has_scope = false;
+    if (!place_read(text, true, place_out, theirs, &has_scope)) return false;
+    if (gf_place_is_link_local(place_out)) place_out->scope = scope;
+    return true;
+}
+
+bool gf_place_lacks_scope(const char *text, bool with_port)
+{
+    char scope[IF_NAMESIZE];
+    struct gf_place place;
+    bool has_scope = false;
+    return place_read(text, with_port, &place, scope, &has_scope) &&
+           gf_place_is_link_local(&place) && !has_scope;
+}
+
+bool gf_place_is_link_local(const struct gf_place *place)
+{
+    return (place->family == AF_INET6) && (place->ip[0] == 0xfe) && ((place->ip[1] & 0xc0) == 0x80);
 }
 
 bool gf_place_is_loopback(const struct gf_place *place)

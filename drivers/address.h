@@ -10,6 +10,9 @@ struct gf_place {
     uint16_t family;      /* AF_INET or AF_INET6; 0: none */
     uint16_t port;        /* in network order, as the address is */
     unsigned char ip[16]; /* unused bytes are zero */
+    /* of a link-local address: the number of the interface that leads there, here and on no other
+     * host. 0: none is meant, or this host has no such interface */
+    uint32_t scope;
 };
 
 /* False, and no place: neither IPv4 nor IPv6. address: a whole sockaddr_in or sockaddr_in6, not
@@ -21,8 +24,15 @@ bool gf_place_of_fd(int fd, bool of_peer, struct gf_place *place_out);
 bool gf_fd_listens(int fd);
 /* "26000-31999"; empty: 0 and 0. False: it is not first-last within 1-65535. */
 bool gf_ports_parse(const char *text, unsigned *first_out, unsigned *last_out);
-/* "10.0.0.1", or with a port "10.0.0.1:7117" or "[fd00::1]:7117"; false: it is anything else. */
+/* "10.0.0.1", or with a port "10.0.0.1:7117" or "[fd00::1]:7117"; false: it is anything else. A
+ * link-local address has its interface behind it, [fe80::a%eth0]:7117, by name or number. */
 bool gf_place_parse(const char *text, bool with_port, struct gf_place *place_out);
+/* One that another host has said, with a port: what its interface is called there is nothing here,
+ * where `scope` leads to that address. */
+bool gf_place_parse_told(const char *text, uint32_t scope, struct gf_place *place_out);
+bool gf_place_is_link_local(const struct gf_place *place);
+/* Would it be an address but for the interface that it lacks? */
+bool gf_place_lacks_scope(const char *text, bool with_port);
 bool gf_place_is_loopback(const struct gf_place *place);
 /* ::ffff:10.0.0.1 is IPv4's 10.0.0.1. */
 void gf_place_plain(struct gf_place *place);

@@ -152,6 +152,7 @@ gf_status gf_tcp_endpoint(struct gf_link *link, void *endpoint_out, size_t *size
     gf_node_offer_put(tcp->node, head.node);
     memcpy(head.secret, tcp->secret, sizeof head.secret);
     memcpy(head.places, tcp->places, tcp->place_count * sizeof head.places[0]);
+    for (uint32_t i = 0; i < tcp->place_count; i++) head.places[i].scope = 0; /* of this host */
     head.check = endpoint_check(&head);
     memcpy(endpoint_out, &head, sizeof head);
     *size_bytes_out = sizeof head;
@@ -211,10 +212,11 @@ static gf_status streams_dial(struct gf_tcp_link *tcp, struct gf_tcp_peer *peer,
     static const struct gf_place anywhere = {.family = 0};
     for (uint32_t s = 0; s < tcp->setup.streams; s++) {
         const struct gf_place *from = &tcp->places[s % tcp->place_count];
+        struct gf_place to = head->places[s % head->place_count];
         gf_status status;
         if (peer->streams[s].fd >= 0) continue;
-        status = rendezvous->driver->data_dial(rendezvous, now_ns, peer->id, s, head->secret,
-                                               &head->places[s % head->place_count],
+        if (gf_place_is_link_local(&to)) to.scope = from->scope;
+        status = rendezvous->driver->data_dial(rendezvous, now_ns, peer->id, s, head->secret, &to,
                                                (tcp->devices[0] != '\0') ? from : &anywhere);
         if (status < 0) {
             tcp->link.fault = rendezvous->fault;

@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stddef.h>
@@ -26,13 +27,29 @@ static socklen_t sockaddr_of(const struct gf_place *address, struct sockaddr_sto
     }
     v6->sin6_port = address->port;
     memcpy(&v6->sin6_addr, address->ip, sizeof v6->sin6_addr);
+    v6->sin6_scope_id = address->scope;
     return sizeof *v6;
+}
+
+/* Of a link-local address: the interface that leads there. */
+static bool scope_check(const char *key, const char *text, bool with_port,
+                        const struct gf_place *address, struct gf_fault *fault_out)
+{
+    bool lacks = gf_place_lacks_scope(text, with_port);
+    if (!lacks && (!gf_place_is_link_local(address) || (address->scope != 0))) return true;
+    (void)gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
+                       "%s '%.60s' is link-local: expected %s, as fe80::a%%eth0", key, text,
+                       lacks ? "the interface behind the address"
+                             : "an interface that this host has");
+    return false;
 }
 
 bool gf_socket_address_parse(const char *text, struct gf_place *address_out,
                              struct gf_fault *fault_out)
 {
-    if (gf_place_parse(text, true, address_out)) return true;
+    static const char key[] = "rendezvous.address";
+    if (gf_place_parse(text, true, address_out) || gf_place_lacks_scope(text, true))
+        return scope_check(key, text, true, address_out, fault_out);
     (void)gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
                        "rendezvous.address '%.60s': expected a numeric "
                        "address with a port from 1 to 65535, as 10.0.0.1:7117 or [fd00::1]:7117",
@@ -43,7 +60,9 @@ bool gf_socket_address_parse(const char *text, struct gf_place *address_out,
 bool gf_socket_bind_parse(const char *text, struct gf_place *address_out,
                           struct gf_fault *fault_out)
 {
-    if (gf_place_parse(text, false, address_out)) return true;
+    static const char key[] = "rendezvous.bind";
+    if (gf_place_parse(text, false, address_out) || gf_place_lacks_scope(text, false))
+        return scope_check(key, text, false, address_out, fault_out);
     (void)gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
                        "rendezvous.bind '%.60s': expected a numeric IP "
                        "address without a port",
@@ -54,9 +73,12 @@ bool gf_socket_bind_parse(const char *text, struct gf_place *address_out,
 void gf_socket_address_text(const struct gf_place *address, char *text_out, size_t bytes)
 {
     char ip[INET6_ADDRSTRLEN] = "";
+    char scope[1 + IF_NAMESIZE] = "%";
     (void)inet_ntop(address->family, address->ip, ip, sizeof ip);
-    (void)snprintf(text_out, bytes, (address->family == AF_INET) ? "%s:%u" : "[%s]:%u", ip,
-                   ntohs(address->port));
+    if ((address->scope == 0) || (if_indextoname(address->scope, scope + 1) == NULL))
+        scope[0] = '\0';
+    (void)snprintf(text_out, bytes, (address->family == AF_INET) ? "%s%s:%u" : "[%s%s]:%u", ip,
+                   scope, ntohs(address->port));
 }
 
 static void option_set(int fd, int level, int name, uint64_t value)

@@ -10,7 +10,7 @@ bool gf_tcp_address_fits(const struct tcp *tcp, const char *text)
 {
     struct gf_place to;
     if (tcp->by_name) return (text[0] == '@') && (strlen(text) < sizeof tcp->way.name);
-    return gf_place_parse(text, true, &to);
+    return gf_place_parse_told(text, tcp->job_address.scope, &to);
 }
 
 static void hello_set(const struct tcp *tcp, struct way *way, uint32_t flags)
@@ -30,7 +30,7 @@ static void way_to(struct tcp *tcp, struct way *way, uint32_t rank, const char *
 {
     gf_way_close(tcp, way);
     (void)snprintf(way->name, sizeof way->name, "%.63s", tcp->by_name ? text : "");
-    if (!tcp->by_name) (void)gf_place_parse(text, true, &way->to);
+    if (!tcp->by_name) (void)gf_place_parse_told(text, tcp->job_address.scope, &way->to);
     hello_set(tcp, way, tcp->rejoins ? GF_HELLO_REJOINS : tcp->reformed ? GF_HELLO_MEMBER : 0);
     way->to_rank = rank;
     gf_way_begin(way, now_ns);

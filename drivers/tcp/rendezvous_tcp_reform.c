@@ -178,6 +178,13 @@ gf_status gf_tcp_listen_job(struct tcp *tcp, struct gf_fault *fault_out)
     return listener_add(tcp, tcp->listen_fd);
 }
 
+/* Else it is the host that is short of something: no socket was to be had. */
+static bool is_no_route(int error)
+{
+    return (error == ENETUNREACH) || (error == EHOSTUNREACH) || (error == ENETDOWN) ||
+           (error == EADDRNOTAVAIL) || (error == ENODEV);
+}
+
 /* At this host's address on the way to the job's. A datagram socket that connects sends nothing; it
  * asks the routes. */
 static int port_listen(const struct tcp *tcp, struct gf_fault *fault_out)
@@ -189,7 +196,8 @@ static int port_listen(const struct tcp *tcp, struct gf_fault *fault_out)
     if (fd >= 0) gf_socket_close(&fd);
     if (!found) {
         (void)gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "connect", error,
-                           "this host has no route to rendezvous.address %.60s: %s (errno %d)",
+                           "this host %s rendezvous.address %.60s: %s (errno %d)",
+                           is_no_route(error) ? "has no route to" : "cannot look for its way to",
                            tcp->address_text, strerror(error), error);
         return -1;
     }

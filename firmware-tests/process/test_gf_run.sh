@@ -150,20 +150,23 @@ for signal in INT TERM QUIT KILL; do
     for _ in $(seq 1 100); do [ -n "$(living "$pids")" ] || break; sleep 0.02; done
     check "signal_${signal}_leaves_nobody" "" "$(living "$pids")"
 done
-# Started by whoever blocks signals, as a program does that has a thread for its own: gf-run is ended
-# by them all the same, and its ranks keep what it does not need.
+# Started by whoever blocks signals, as a program does that has a thread for its own: gf-run is
+# ended by them all the same, and its ranks keep what it does not need.
 if env --block-signal=TERM true 2>/dev/null; then
     rm -f "$work"/pid.*
-    env --block-signal=TERM,CHLD "$run" -n 2 sh -c 'echo $$ >"$0.$GF_RANK"; exec sleep 600' "$work/pid" &
+    env --block-signal=TERM,CHLD "$run" -n 2 sh -c 'echo $$ >"$0.$GF_RANK"; exec sleep 600' \
+        "$work/pid" &
     job=$!
     until [ -s "$work/pid.0" ] && [ -s "$work/pid.1" ]; do sleep 0.02; done
     pids="$(cat "$work/pid.0"),$(cat "$work/pid.1")"
-    { kill -TERM $job; timeout 5 tail --pid=$job -f /dev/null; kill -9 $job; wait $job; found=$?; } 2>/dev/null
+    { kill -TERM $job; timeout 5 tail --pid=$job -f /dev/null; kill -9 $job; wait $job
+      found=$?; } 2>/dev/null
     check a_blocked_signal_ends_it_too 143 "$found"
     for _ in $(seq 1 100); do [ -n "$(living "$pids")" ] || break; sleep 0.02; done
     check and_its_ranks "" "$(living "$pids")"
     check ranks_inherit_what_it_does_not_need 0000000000000800 \
-        "$(env --block-signal=TERM,USR1,CHLD,USR2 "$run" -n 1 sed -n 's/SigBlk:[^0-9]*//p' /proc/self/status)"
+        "$(env --block-signal=TERM,USR1,CHLD,USR2 "$run" -n 1 \
+            sed -n 's/SigBlk:[^0-9]*//p' /proc/self/status)"
 else
     echo "skip a_blocked_signal_ends_it_too: this env has no --block-signal"
 fi

@@ -32,9 +32,10 @@ done
 sed -n 's/^ *{\.rank = "\([A-Z_]*\)".*/\1/p' drivers/identity.c | sort -u >"$scratch/names"
 sed -n 's/^\.It \([A-Z_]*\) Ta .*/\1/p' config/gradientflow.cfg.5 | sort -u >"$scratch/paged"
 check "and_the_launchers_that_are_read" same_lines "$scratch/names" "$scratch/paged"
-sed -n '/ signs\[\] = {/,/^};/s/^ *{"\([A-Z_0-9]*\)".*/\1/p' drivers/identity.c | sort -u >"$scratch/names"
-sed -n '/^\.Ss Launchers that are not read/,/^\.S[hs] [^L]/s/^\.It Ev \([A-Z_0-9]*\).*/\1/p' config/gradientflow.cfg.5 |
-    sort -u >"$scratch/paged"
+sed -n '/ signs\[\] = {/,/^};/s/^ *{"\([A-Z_0-9]*\)".*/\1/p' drivers/identity.c |
+    sort -u >"$scratch/names"
+sed -n '/^\.Ss Launchers that are not/,/^\.S[hs] [^L]/s/^\.It Ev \([A-Z_0-9]*\).*/\1/p' \
+    config/gradientflow.cfg.5 | sort -u >"$scratch/paged"
 check "and_the_signs_of_those_that_are_not" same_lines "$scratch/names" "$scratch/paged"
 
 # A prototype ends in ");" behind its name and "("; comments, types and bodies are taken out first.

@@ -265,6 +265,27 @@ TEST(nor_while_no_descriptor_is_left)
     turns_connect(2);
 }
 
+/* The way to the others is asked of the kernel with a socket: that there is none to be had says
+ * nothing of routes. */
+TEST(a_host_without_descriptors_is_no_host_without_a_route)
+{
+    static const struct gf_data_taker taker;
+    unsigned char secret[GF_DATA_SECRET_BYTES];
+    struct gf_place place;
+    struct rlimit had;
+    turns_open(2);
+    int next = dup(0);
+    (void)close(next);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &had), 0);
+    struct rlimit none_left = {.rlim_cur = (rlim_t)next, .rlim_max = had.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none_left), 0);
+    gf_status status = gf_rendezvous_tcp.data_begin(star.ends[1], 1, &taker, secret, &place);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &had), 0);
+    assert_int_equal(status, GF_ERR_SYSTEM);
+    assert_int_equal(star.ends[1]->fault.foreign_code, EMFILE);
+    assert_non_null(strstr(star.ends[1]->fault.text, "cannot look for its way to rendezvous."));
+}
+
 /* In a view change the name of a rank that died is another user's by now, or nobody's: either says
  * at once that the rank has ended, whatever he does with it. */
 TEST(a_dead_coordinators_name_costs_no_wait)

@@ -208,4 +208,37 @@ END
 if unshare -nm true 2>/dev/null && [ -e /etc/resolv.conf ]; then
     check "a_name_that_is_known_later" later
 else skip "a_name_that_is_known_later" "needs a network namespace"; fi
+
+# ---- link-local addresses: each host has its own name for the interface ----
+local_() { # NAME TEXT SETTING..: a rank that is refused at once
+    name_=$1 text_=$2; shift 2
+    refused "$name_" "$text_" env GF_RANK=1 GF_WORLD=2 "$who" 1 - rendezvous.insecure=true "$@"
+}
+local_ "a_link_local_address_wants_its_interface" \
+    "wants its interface behind it, as \[fe80::a%eth0\]:7117" "rendezvous.address=[fe80::a]:7117"
+local_ "one_that_is_here" \
+    "'\[fe80::a%gf-none\]:7117' is link-local: expected an interface that this host has" \
+    "rendezvous.address=[fe80::a%gf-none]:7117"
+link_local() {
+    # shellcheck disable=SC2016
+    timeout -k 5 60 unshare -nm sh -c 'ip link set lo up
+        set -- "$1" "$2" "$3 rendezvous.insecure=true link.private_memory=true"
+        unshare -n sh -c "ip link set lo up
+            until ip addr add fe80::b/64 dev gfb nodad 2>/dev/null; do sleep 0.02; done
+            ip link set gfb up
+            GF_RANK=1 GF_WORLD=2 exec \"$2\" 1 - $3 \"rendezvous.address=[fe80::a%gfb]:7117\"" \
+            >"$1/local.1" 2>&1 & other=$!
+        here=$(readlink /proc/self/ns/net)
+        until [ "$(readlink /proc/$other/ns/net)" != "$here" ]; do sleep 0.02; done
+        ip link add gfa type veth peer name gfb netns $other
+        ip addr add fe80::a/64 dev gfa nodad; ip link set gfa up
+        GF_RANK=0 GF_WORLD=2 "$2" 1 - $3 "rendezvous.address=[fe80::a%gfa]:7117" \
+            >"$1/local.0" 2>&1 || exit 7
+        wait $other' sh "$scratch" "$who" "$short" &&
+        [ "$(cat "$scratch"/local.[01] | grep -c 'sum 2$')" = 2 ] ||
+        { cat "$scratch"/local.[01]; return 1; }
+}
+if unshare -nm ip link add gfa type veth peer name gfb 2>/dev/null; then
+    check "ranks_meet_at_a_link_local_address" link_local
+else skip "ranks_meet_at_a_link_local_address" "needs a network namespace with devices"; fi
 finish

@@ -136,8 +136,9 @@ static const char *form_text(gf_setting_form form)
 {
     switch (form) {
     case GF_FORM_ADDRESS:
-        return "IP:port, for example 10.0.0.1:7117 or [fd00::1]:7117, or host:port";
-    case GF_FORM_IP: return "a numeric IP, for example 10.0.0.1 or fd00::1";
+        return "IP:port, for example 10.0.0.1:7117, [fd00::1]:7117 or [fe80::1%eth0]:7117, or "
+               "host:port";
+    case GF_FORM_IP: return "a numeric IP, for example 10.0.0.1, fd00::1 or fe80::1%eth0";
     case GF_FORM_TRANSPORTS:
         return "lower-case UCX names, comma-separated, for example rc or rc,cuda_copy";
     case GF_FORM_DEVICES:

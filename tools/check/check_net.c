@@ -192,20 +192,13 @@ static void device_say(struct check_report *report, const struct check_job *job,
     }
 }
 
-static bool address_is_here(const struct ifaddrs *all, const char *ip)
+static bool address_is_here(const struct ifaddrs *all, const struct gf_place *wanted)
 {
-    unsigned char wanted[sizeof(struct in6_addr)];
-    int family = (strchr(ip, ':') != NULL) ? AF_INET6 : AF_INET;
-    if (inet_pton(family, ip, wanted) != 1) return false;
     for (; all != NULL; all = all->ifa_next) {
-        if ((all->ifa_addr == NULL) || (all->ifa_addr->sa_family != family)) continue;
-        if ((family == AF_INET) &&
-            (memcmp(&((const struct sockaddr_in *)(const void *)all->ifa_addr)->sin_addr, wanted,
-                    4) == 0))
-            return true;
-        if ((family == AF_INET6) &&
-            (memcmp(&((const struct sockaddr_in6 *)(const void *)all->ifa_addr)->sin6_addr, wanted,
-                    16) == 0))
+        struct gf_place place;
+        if ((all->ifa_addr != NULL) && gf_place_of(all->ifa_addr, &place) &&
+            (place.family == wanted->family) && (place.scope == wanted->scope) &&
+            (memcmp(place.ip, wanted->ip, sizeof place.ip) == 0))
             return true;
     }
     return false;
@@ -216,10 +209,12 @@ void check_interfaces(struct check_report *report, const struct check_job *job)
     const char *devices = job->config.link.devices;
     const char *bind_to = job->config.rendezvous.bind;
     char name[DEVICE_BYTES];
+    struct gf_place bound;
     struct ifaddrs *all = NULL;
     if (getifaddrs(&all) != 0) all = NULL;
     while (check_item_next(&devices, name, sizeof name)) device_say(report, job, all, name);
-    if ((bind_to[0] != '\0') && !address_is_here(all, bind_to))
+    if ((bind_to[0] != '\0') &&
+        (!gf_place_parse(bind_to, false, &bound) || !address_is_here(all, &bound)))
         check_say(report, "bind", CHECK_FAIL,
                   "set rendezvous.bind to an address of this node, or leave it out",
                   "rendezvous.bind %s is no address of this node", bind_to);
@@ -351,13 +346,11 @@ static void control_far(struct check_report *report, const struct check_job *job
 static bool control_is_here(const struct gf_place *to)
 {
     static const unsigned char any[sizeof to->ip];
-    char text[INET6_ADDRSTRLEN] = "";
     bool here;
     struct ifaddrs *all = NULL;
     if (gf_place_is_loopback(to) || (memcmp(to->ip, any, sizeof any) == 0)) return true;
-    (void)inet_ntop(to->family, to->ip, text, sizeof text);
     if (getifaddrs(&all) != 0) return false;
-    here = address_is_here(all, text);
+    here = address_is_here(all, to);
     freeifaddrs(all);
     return here;
 }
