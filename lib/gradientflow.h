@@ -80,6 +80,9 @@ gf_status gf_measure(const struct gf_config *config, const struct gf_tensor *ten
  * there; gf_open_wait() blocks until then: at most rendezvous.join_timeout_ns until rank 0 is there,
  * as long again and 2 s for the others, then exchange.timeout_ns for connections and for the first
  * messages.
+ * gf_open() itself blocks where rendezvous.address is a name that is not known yet: at most
+ * rendezvous.join_timeout_ns, then GF_ERR_TIMEOUT. It warns where this process seems to be one of
+ * several and was not told so.
  * Where gf_open() fails *gf_out is NULL, or a failed context for gf_error_last() and gf_close().
  * GF_ERR_PARAM, GF_ERR_CONFIG: as gf_measure(), or memory is not aligned; GF_ERR_ARENA: it is too
  * small; GF_ERR_SYSTEM: stack, descriptors (ulimit -n), memory to share, a port that is taken;

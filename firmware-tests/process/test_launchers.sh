@@ -134,6 +134,32 @@ else
     check "srun_trains_the_readmes_language_model" runs srun -n 2 --overcommit "$BUILD/language" \
         --config config/local.cfg --steps 3
     check "both_ranks_have_its_weights" [ "$(grep -c 'rank [01] of 2: 3 steps' "$scratch/out")" -eq 2 ]
+    # In a script for sbatch that forgot srun: said at once, with what was seen.
+    batch() { # SBATCH_OPTION..
+        timeout 60 sbatch --wait --overcommit -D "$PWD" -o "$scratch/out" "$@" "$scratch/batch" \
+            >"$scratch/told" 2>&1
+    }
+    batch_says() { # TEXT SBATCH_OPTION..
+        text_=$1; shift
+        printf '#!/bin/sh\nexec %s config/local.cfg --preflight\n' "$BUILD/gf-check" \
+            >"$scratch/batch"
+        batch "$@"
+        said "$text_"
+    }
+    check "a_batch_script_of_several_is_told_of_srun" batch_says \
+        "this is the batch script itself, and srun starts the ranks" -n 2
+    check "and_one_that_says_no_number" batch_says \
+        "SLURM_PROCID is set and SLURM_NTASKS is not; .* srun starts the ranks" -N 1
+    two_steps() { # of one allocation, at once: another step is another job
+        printf '#!/bin/sh\nfor v in 1 1000; do srun -n 2 --overlap --overcommit %s & done; wait\n' \
+            "$BUILD/firmware-tests/program_who \$v config/local.cfg" >"$scratch/batch"
+        batch -n 2
+        sums_=$(grep -o 'job.*sum.*' "$scratch/out" | sort |
+            sed 's/.*job //; s/ of 2: sum//; s/rank //' | paste -sd, -)
+        [ "$sums_" = "1 0 2,1 1 2,1000 0 2000,1000 1 2000" ] ||
+            { cat "$scratch/out" "$scratch/told"; return 1; }
+    }
+    check "two_steps_do_not_meet" two_steps
     daemons=$pids
     daemons_end
     check "no_daemon_is_left" sh -c '! ps -o pid= -p "$1" | grep -q .' sh "$(echo $daemons | tr ' ' ',')"

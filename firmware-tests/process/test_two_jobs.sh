@@ -163,6 +163,11 @@ refused "a_batch_script_is_no_rank" \
     "SLURM_PROCID=0 and SLURM_NTASKS=2 are set .* srun starts the ranks" \
     env SLURM_JOB_ID=5 SLURM_PROCID=0 SLURM_NTASKS=2 "$who" 1 config/local.cfg
 
+# A launcher has chosen another host for rank 0 than the one that the address is of.
+refused "rank_0_on_another_host_says_so" \
+    "rank 0 runs here, and this host does not have that address .*; torchrun says rank 0's where" \
+    env GF_RANK=0 GF_WORLD=2 "$who" 1 - rendezvous.insecure=true rendezvous.address=203.0.113.9:7117
+
 # ---- two contexts of one process ----
 two_contexts() {
     ! "$BUILD/gf-run" -n 2 --merge "$who" 1 config/local.cfg twice rendezvous.join_timeout=2s \

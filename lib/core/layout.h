@@ -79,8 +79,8 @@ uint64_t gf_layout_staging_bytes(const struct gf_layout *layout);
 /* resolve.c: rank, world, address and drivers of layout->config, which is effective. address_said:
  * the configuration's own, or empty. An error has a line in error_out[256]. */
 gf_status gf_layout_resolve(struct gf_layout *layout, const char *address_said, char *error_out);
-/* A name in its address becomes a number: blocks up to join_timeout. What is wrong is logged, and
- * what of its identity is doubtful. */
+/* A name in its address becomes a number: blocks up to join_timeout. An error has a line in
+ * error_out[256]; what of its identity is doubtful is logged. */
 gf_status gf_layout_meet(struct gf_layout *layout, char *error_out);
 
 /* Everything that follows from configuration, environment and tensors. An error has a line in
