@@ -83,6 +83,9 @@ gf_status gf_measure(const struct gf_config *config, const struct gf_tensor *ten
  * gf_open() itself blocks where rendezvous.address is a name that is not known yet: at most
  * rendezvous.join_timeout_ns, then GF_ERR_TIMEOUT. It warns where this process seems to be one of
  * several and was not told so.
+ * Two contexts of one process are two jobs: each wants a job.id of its own, the same on all ranks,
+ * and where ranks meet at ports (a key_file, insecure, several hosts) a rendezvous.address; as
+ * GF_ADDRESS would go before both, the second then sets job.ignore_environment.
  * Where gf_open() fails *gf_out is NULL, or a failed context for gf_error_last() and gf_close().
  * GF_ERR_PARAM, GF_ERR_CONFIG: as gf_measure(), or memory is not aligned; GF_ERR_ARENA: it is too
  * small; GF_ERR_SYSTEM: stack, descriptors (ulimit -n), memory to share, a port that is taken;

@@ -286,7 +286,7 @@ static gf_status job_check(struct tcp *tcp, const struct gf_frame_header *header
     if (header->job_id != tcp->setup.job_id)
         return gf_tcp_because(tcp, GF_ERR_MISMATCH,
                               "job id %" PRIu64 " at %s %u, %" PRIu64
-                              " at %s %u: another job's address, or GF_JOB differs",
+                              " at %s %u: another job's address, or GF_JOB or MASTER_ADDR differ",
                               tcp->setup.job_id, kind, own, header->job_id, kind, header->from);
     if (header->protocol != GF_FRAME_PROTOCOL)
         return gf_tcp_because(tcp, GF_ERR_MISMATCH, "protocol version %u at %s %u, %u at %s %u",

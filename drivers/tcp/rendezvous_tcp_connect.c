@@ -246,7 +246,8 @@ void gf_tcp_connect_deadline(struct tcp *tcp, uint64_t now_ns)
     else if (tcp->other_job[0] != '\0')
         (void)gf_fault_set(&tcp->base.fault, GF_ERR_TIMEOUT, 0, "connect", way->error,
                            "rank %u of job %" PRIu64 " did not meet rank 0 at %.60s in %.1f s, and "
-                           "job %.20s is there: is GF_JOB the same on all ranks?",
+                           "job %.20s is there: is GF_JOB the same on all ranks, and "
+                           "MASTER_ADDR?",
                            tcp->setup.rank, tcp->setup.job_id, tcp->address_text, seconds,
                            tcp->other_job);
     else

@@ -1,6 +1,7 @@
-/* program_who VALUE FILE [twice] [GROUP.KEY=VALUE ..]: a rank that sums VALUE over its job, so that
- * a sum shows whose values were in it: ranks of two jobs that met say so. FILE is a configuration;
- * "-": none. twice: it opens another context beside the first, as a program of two models would. */
+/* program_who VALUE FILE [twice|both] [GROUP.KEY=VALUE ..]: a rank that sums VALUE over its job, so
+ * that a sum shows whose values were in it: ranks of two jobs that met say so. FILE is a configuration;
+ * "-": none. twice: it opens another context beside the first, as a program of two models would, and
+ * both: with a job.id of its own. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +29,8 @@ int main(int argc, char **argv)
     struct gf_request request;
     if (argc < 3) return 2;
     float value = strtof(argv[1], NULL);
-    bool twice = (argc > 3) && (strcmp(argv[3], "twice") == 0);
+    bool both = (argc > 3) && (strcmp(argv[3], "both") == 0);
+    bool twice = both || ((argc > 3) && (strcmp(argv[3], "twice") == 0));
     int first = twice ? 4 : 3;
     if (((strcmp(argv[2], "-") != 0) && (gf_config_load(argv[2], &config, error) != GF_OK)) ||
         (gf_config_set_all(&config, (const char *const *)argv + first, (uint32_t)(argc - first),
@@ -44,6 +46,9 @@ int main(int argc, char **argv)
     if (status == GF_OK) status = gf_request_wait(gf, &request);
     (void)printf("job %s rank %u of %u: sum %g\n", argv[1], gf_rank(gf), gf_world(gf),
                  (double)value);
-    if (twice && (who_open(&config) == NULL)) return 4;
+    if (both) config.job.id = 2;
+    gf_context *second = twice ? who_open(&config) : NULL;
+    if (twice && (second == NULL)) return 4;
+    if (twice && (gf_close(second) != GF_OK)) return 5;
     return ((gf_close(gf) == GF_OK) && (status == GF_OK)) ? 0 : 3;
 }

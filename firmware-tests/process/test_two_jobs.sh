@@ -96,7 +96,7 @@ both_at_one_port() {
     codes_=$(cat "$scratch"/1.[01].code "$scratch"/1000.[01].code | paste -sd, -)
     [ "$codes_" = 0,0,1,1 ] && said "job 1 rank 0 of 2: sum 2$" &&
         said "another job or context has that port: set GF_ADDRESS" &&
-        said "job id [0-9]+ at rank 0, [0-9]+ at rank 1: another job's address, or GF_JOB"
+        said "job id [0-9]+ at rank 0, [0-9]+ at rank 1: another job's address, or GF_JOB or MASTER_ADDR differ"
 }
 check "two_at_one_port_say_why_not" both_at_one_port
 
@@ -111,8 +111,10 @@ check "bare_starts_at_two_addresses_do_not_meet" apart bare
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 TMPDIR="$scratch"
 mpiruns() { # COMMAND OPTIONS: two at once
     for tag in 1 1000; do
+        mkdir -p "$scratch/tmp.$tag" # one removes what the other needs, now and then
         # shellcheck disable=SC2046,SC2086
-        start $tag mpi $1 $(echo "$2" | sed "s/TAG/$tag/") -n 2 "$who" $tag config/local.cfg $short
+        start $tag mpi env TMPDIR="$scratch/tmp.$tag" $1 $(echo "$2" | sed "s/TAG/$tag/") -n 2 \
+            "$who" $tag config/local.cfg $short
     done
     wait
     whole mpi
@@ -175,6 +177,8 @@ two_contexts() {
         said "another context of this process does: each wants a rendezvous.address \(or job.id\)"
 }
 check "a_second_context_is_told_what_to_set" two_contexts
+check "and_opens_with_a_job_id_of_its_own" timeout 30 "$BUILD/gf-run" -n 2 "$who" 1 config/local.cfg \
+    both $short
 
 # ---- names ----
 named() { # at a name each
