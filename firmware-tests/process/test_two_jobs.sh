@@ -214,6 +214,13 @@ later() {
 cat >"$scratch/later.cfg" <<'END'
 rendezvous = { address = "master-0.train.svc:17117"; insecure = true; join_timeout = "20 s"; };
 END
+looked_at() { # without ranks, and with
+    "$gf_check" "$scratch/later.cfg" >/dev/null 2>"$scratch/out" &&
+        said "master-0.train.svc:17117: the host is not known here; ranks ask again until" || return 1
+    timeout 30 "$gf_check" "$scratch/later.cfg" --preflight --deadline 1 >"$scratch/out" 2>&1
+    [ $? -eq 1 ] && said "^fail +control +rendezvous.address master-0.*: the host is not known"
+}
+check "gf_check_says_that_a_name_is_not_known" looked_at
 if unshare -nm true 2>/dev/null && [ -e /etc/resolv.conf ]; then
     check "a_name_that_is_known_later" later
 else skip "a_name_that_is_known_later" "needs a network namespace"; fi

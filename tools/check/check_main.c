@@ -108,6 +108,12 @@ static int file_check(const char *path, const struct request *request)
     const struct gf_tensor *table = (tensors_path != NULL) ? tensors : tool_tensors;
     uint32_t tensor_count = (tensors_path != NULL) ? model.tensor_count : TOOL_TENSOR_COUNT;
     if (request->preflight) return preflight(&config, table, tensor_count, request);
+    if (check_name_is_open(&config))
+        (void)fprintf(
+            stderr,
+            "gf-check: rendezvous.address %s: the host is not known here; ranks ask again "
+            "until rendezvous.join_timeout\n",
+            config.rendezvous.address);
     gf_config_print(&config, path, stdout);
     (void)printf("\nhash: 0x%016llx\n", (unsigned long long)gf_config_hash(&config));
     return footprint_print(&config, (uint32_t)request->world, table, tensor_count);

@@ -33,13 +33,18 @@ void check_world_assume(struct gf_config *config, uint32_t world)
     config->job.rank = 0;
 }
 
+bool check_name_is_open(const struct gf_config *config)
+{
+    return gf_address_named(config->rendezvous.address);
+}
+
 /* As gf_open() does, but for no longer than the ranks would be waited for. */
 static void name_find(struct check_job *job)
 {
     struct gf_config *config = &job->config;
     char numeric[GF_TEXT_MAX];
     char why[256];
-    if (!gf_address_named(config->rendezvous.address) || (config->resolve == NULL)) return;
+    if (!check_name_is_open(config) || (config->resolve == NULL)) return;
     if (config->resolve(config->rendezvous.address, job->deadline_ns, numeric, why) == GF_OK)
         memcpy(config->rendezvous.address, numeric, GF_TEXT_MAX);
     else

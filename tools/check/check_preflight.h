@@ -39,6 +39,9 @@ struct check_job {
  * rank 0. */
 void check_world_assume(struct gf_config *config, uint32_t world);
 
+/* Is rendezvous.address a name that was not known when the file was loaded? */
+bool check_name_is_open(const struct gf_config *config);
+
 /* Fills *job_out from a loaded configuration: identity from the launcher, defaults, footprint.
  * world and local_count are what the command line said for a process that was started alone, 0
  * where it said nothing. 0, or the exit code, and why is on stderr. */
