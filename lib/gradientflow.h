@@ -327,8 +327,9 @@ gf_status gf_heartbeat(gf_context *gf);
  * state_extra; not statistics. Each rank saves its own: history and, with sparse.momentum local,
  * momentum differ from rank to rank. bytes is gf_state_bytes() of who saves, data[bytes] is aligned
  * to 8. Both between steps with no request under way, save with each step applied (GF_ERR_STATE).
- * What is corrupt, short, newer, or of other tensors, optimizer or sparse settings is refused with
- * GF_ERR_DATA, why is logged, and the context is as it was before.
+ * What is corrupt, short, newer, or of other tensors, optimizer or sparse settings, or holds a value
+ * that no save writes or that is not finite, is refused with GF_ERR_DATA, why is logged, and the
+ * context is as it was before. Saving a value that is not finite is a warning: the run has diverged.
  *
  * At the same world size rank r loads what rank r saved, and the run goes on bitwise as if it had
  * not been interrupted. From m ranks to n the run resumes with what is common: rank r below m loads

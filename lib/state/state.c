@@ -115,6 +115,54 @@ static uint64_t common_hash(const struct gf_state_head *head, const struct parts
     return gf_fnv_words(hash, data + parts->selection, end - parts->selection);
 }
 
+/* ---- values ----
+ * A run that has diverged may hold a value that is not finite, and its state is saved: a program may
+ * look at it. Nothing that is trained from it would ever be finite again, and every step after it is
+ * skipped, so it is not loaded. */
+
+#define GF_STATE_POOL_TEXT 96u
+
+/* The first of values[count] that is not finite, or is below 0 where that is not allowed; count:
+ * none. Whole blocks first, without a branch in them: a state may have gigabytes. */
+static uint64_t value_wrong(const unsigned char *values, uint64_t count, bool below_zero)
+{
+    enum { BLOCK = 1024, EXPONENT = 0x7f800000 };
+    uint32_t bits[BLOCK];
+    for (uint64_t first = 0; first < count; first += BLOCK) {
+        const uint32_t block = (count - first < BLOCK) ? (uint32_t)(count - first) : BLOCK;
+        uint32_t wrong = 0;
+        memcpy(bits, values + first * sizeof *bits, block * sizeof *bits);
+        for (uint32_t i = 0; i < block; i++)
+            wrong |= ((bits[i] & EXPONENT) == EXPONENT) | (!below_zero & (bits[i] > 0x80000000u));
+        for (uint32_t i = 0; (wrong != 0) && (i < block); i++)
+            if (((bits[i] & EXPONENT) == EXPONENT) || (!below_zero && (bits[i] > 0x80000000u)))
+                return first + i;
+    }
+    return count;
+}
+
+/* false: text_out[GF_STATE_POOL_TEXT] names a value with which nothing can be trained. */
+static bool pools_valid(const struct parts *parts, const unsigned char *data, char *text_out)
+{
+    static const char *const names[POOLS] = {[WEIGHT] = "weight",
+                                             [MOMENTUM_DENSE] = "momentum of the dense part",
+                                             [MOMENTUM_SPARSE] = "momentum of the sparse part",
+                                             [MOMENT2] = "second moment",
+                                             [HISTORY] = "history"};
+    for (uint32_t p = 0; p < POOLS; p++) {
+        const uint64_t count = parts->pools[p].elem_count;
+        const unsigned char *values = data + parts->pools[p].at;
+        const uint64_t at = value_wrong(values, count, p != MOMENT2);
+        float value;
+        if (at == count) continue;
+        memcpy(&value, values + at * sizeof value, sizeof value);
+        (void)snprintf(text_out, GF_STATE_POOL_TEXT, "%s: element %llu of %llu is %g", names[p],
+                       (unsigned long long)at, (unsigned long long)count, (double)value);
+        return false;
+    }
+    return true;
+}
+
 /* Does each rank hold something that no other one holds? */
 static bool has_own(const struct gf_state_head *head)
 {
@@ -162,6 +210,7 @@ gf_status gf_state_save(gf_context *gf, void *data, uint64_t bytes)
     unsigned char *out = data;
     struct gf_state_head head;
     struct parts parts;
+    char text[GF_STATE_POOL_TEXT];
     uint64_t checksum;
     if (status < 0) return status;
     if (gf_has_weights(gf) && (gf->step.state == GF_STEP_WHOLE) && !gf->step.skipped)
@@ -180,6 +229,12 @@ gf_status gf_state_save(gf_context *gf, void *data, uint64_t bytes)
         memcpy(out + parts.selection, gf->sparse.selection,
                head.selected_count * sizeof *gf->sparse.selection);
     if ((status = pools_save(gf, &parts, out)) < 0) return status;
+    if (!pools_valid(&parts, out, text))
+        gf_log_line(
+            &gf->log, GF_LOG_WARN,
+            "rank %u: gf_state_save: no run can go on from this state, keep the one before: "
+            "%s",
+            gf->rank, text);
     head.common_hash = common_hash(&head, &parts, out);
     memcpy(out, &head, sizeof head);
     checksum = gf_fnv_words(GF_FNV_START, out, parts.checksum);
@@ -297,25 +352,45 @@ static bool scale_valid(uint32_t bits)
     return (scale >= 0x1p-32f) && (scale <= 0x1p32f) && ((bits & 0x7fffffu) == 0);
 }
 
+/* NULL, or which field of the head has a value that no save writes. */
+static const char *head_wrong(const gf_context *gf, const struct gf_state_head *head)
+{
+    const bool waits = (head->flags & GF_STATE_WAITING) != 0;
+    const bool local = (head->flags & GF_STATE_LOCAL) != 0;
+    const bool scaling = (head->flags & GF_STATE_SCALING) != 0;
+    if ((head->world == 0) || (head->world > GF_WORLD_MAX) || (head->rank >= head->world))
+        return "rank and world";
+    if (head->step > GF_STATE_STEPS_MAX) return "step";
+    /* each is of a whole step; where the library updates nothing there are none */
+    if ((head->updates > head->step) ||
+        ((head->updates > 0) && (head->optimizer == GF_OPTIMIZER_NONE)))
+        return "updates";
+    if (head->samples_before > GF_STATE_SAMPLES_MAX) return "samples";
+    if ((head->flags & ~GF_STATE_FLAGS) != 0) return "flags";
+    if (waits && (head->sparse_elem_count == 0)) return "a history";
+    if (local && ((head->sparse_elem_count == 0) ||
+                  (gf->config.sparse.momentum == GF_SPARSE_MOMENTUM_REDUCED)))
+        return "local momentum";
+    if (!scale_valid(head->scale_bits)) return "loss scale";
+    /* a good step ends a run of bad ones, and the other way round */
+    if ((head->scale_good > GF_STATE_STREAK_MAX) || (head->scale_bad > GF_STATE_STREAK_MAX) ||
+        ((head->scale_good > 0) && (head->scale_bad > 0)) ||
+        (!scaling && ((head->scale_good > 0) || (head->scale_bad > 0))))
+        return "steps of the loss scale";
+    if ((head->selected_count > head->chunk_count) ||
+        (((head->flags & GF_STATE_KNOWN) != 0) != (head->selected_count > 0)))
+        return "number of selected chunks";
+    return NULL;
+}
+
 /* Values that no save writes: the checksum holds, so it was not an accident, but nothing may be
  * done with them. */
 static gf_status values_check(gf_context *gf, const char *call, const struct gf_state_head *head,
                               const struct parts *parts, const unsigned char *data)
 {
-    bool local = gf->config.sparse.momentum != GF_SPARSE_MOMENTUM_REDUCED;
-    const char *wrong = NULL;
+    const char *wrong = head_wrong(gf, head);
+    char text[GF_STATE_POOL_TEXT];
     uint32_t above = 0; /* the lowest chunk that the next one may be */
-    if ((head->world == 0) || (head->world > GF_WORLD_MAX) || (head->rank >= head->world))
-        wrong = "rank and world";
-    else if ((head->flags & ~GF_STATE_FLAGS) != 0)
-        wrong = "flags";
-    else if (((head->flags & GF_STATE_LOCAL) != 0) && ((head->sparse_elem_count == 0) || !local))
-        wrong = "local momentum";
-    else if (!scale_valid(head->scale_bits))
-        wrong = "loss scale";
-    else if ((head->selected_count > head->chunk_count) ||
-             (((head->flags & GF_STATE_KNOWN) != 0) != (head->selected_count > 0)))
-        wrong = "number of selected chunks";
     for (uint32_t i = 0; (wrong == NULL) && (i < head->selected_count); i++) {
         uint32_t chunk;
         memcpy(&chunk, data + parts->selection + i * sizeof chunk, sizeof chunk);
@@ -324,8 +399,12 @@ static gf_status values_check(gf_context *gf, const char *call, const struct gf_
     }
     if ((wrong == NULL) && (common_hash(head, parts, data) != head->common_hash))
         wrong = "hash of the common part";
-    if (wrong == NULL) return GF_OK;
-    return gf_refuse(gf, GF_ERR_DATA, "%s: the state holds what no save writes: %s", call, wrong);
+    if (wrong != NULL)
+        return gf_refuse(gf, GF_ERR_DATA, "%s: the state holds what no save writes: %s", call,
+                         wrong);
+    if (!pools_valid(parts, data, text))
+        return gf_refuse(gf, GF_ERR_DATA, "%s: the state cannot be trained on: %s", call, text);
+    return GF_OK;
 }
 
 static gf_status state_check(gf_context *gf, const char *call, const void *data, uint64_t bytes,

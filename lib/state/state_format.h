@@ -28,6 +28,13 @@
 #define GF_STATE_SCALING 0x8u /* loss_scale.enabled */
 #define GF_STATE_FLAGS 0xfu
 
+/* The largest values that a save writes. More steps than a run has: one of a microsecond each would
+ * take nine years. All samples that gf_step_samples() allows on all ranks. What
+ * loss_scale.growth_interval and hysteresis may be. */
+#define GF_STATE_STEPS_MAX (UINT64_C(1) << 48)
+#define GF_STATE_SAMPLES_MAX (GF_WORLD_MAX * ((UINT64_C(1) << 51) - 1))
+#define GF_STATE_STREAK_MAX 1000000u
+
 struct gf_state_head {
     uint64_t magic;
     uint32_t version;
