@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <locale.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -213,8 +214,12 @@ gf_status gf_source_check(const char *text, size_t bytes, const char *origin, ch
 gf_status gf_tree_parse(const char *text, const char *origin, config_t *tree_out, char *error_out)
 {
     gf_status status = GF_OK;
+    /* libconfig reads under the C locale and puts the global one back, not the thread's own */
+    locale_t before = uselocale((locale_t)0);
     config_init(tree_out);
-    if (config_read_string(tree_out, text) != CONFIG_TRUE) {
+    int read = config_read_string(tree_out, text);
+    (void)uselocale(before);
+    if (read != CONFIG_TRUE) {
         char why[GF_SYNTAX_BYTES];
         int line = config_error_line(tree_out);
         gf_syntax_explain(text, line, why);

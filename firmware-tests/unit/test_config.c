@@ -2,6 +2,7 @@
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/config_file.h"
 
+#include <locale.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -452,6 +453,24 @@ TEST(bad_files_are_refused)
     file_error_check(0, "has 1048577 bytes");
     file_write(big, sizeof big - 1); /* a comment of exactly the size that is allowed */
     assert_int_equal(gf_config_load(file_path, &config, file_error), GF_OK);
+}
+
+/* libconfig reads under a locale of its own and then leaves the thread with the global one. */
+TEST(the_locale_of_the_thread_stays)
+{
+    static const char *const texts[] = {"link: { window = 4 };", "link: { window = 99 };",
+                                        "link: { window = "};
+    struct gf_config config;
+    locale_t own = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    assert_true(own != (locale_t)0);
+    locale_t before = uselocale(own);
+    for (size_t i = 0; i < LENGTH(texts); i++) {
+        (void)load(texts[i], &config);
+        locale_t after = uselocale(own);
+        if (after != own) fail_msg("after \"%s\" the thread has another locale", texts[i]);
+    }
+    (void)uselocale(before);
+    freelocale(own);
 }
 
 TEST(the_example_files_load)
