@@ -46,12 +46,38 @@ uint64_t gf_get_u64_bytes(struct gf_get *get, size_t bytes)
     return value;
 }
 
+size_t gf_utf8_bytes(const void *text, size_t left)
+{
+    const unsigned char *at = text;
+    size_t bytes = 0;
+    if (left == 0) return 0;
+    if (at[0] < 0x80) return ((at[0] >= 0x20) && (at[0] != 0x7f)) ? 1 : 0;
+    if ((at[0] >= 0xc2) && (at[0] < 0xf5)) bytes = (at[0] < 0xe0) ? 2 : (at[0] < 0xf0) ? 3 : 4;
+    if ((bytes == 0) || (bytes > left)) return 0;
+    for (size_t i = 1; i < bytes; i++)
+        if ((at[i] & 0xc0) != 0x80) return 0;
+    switch (at[0]) {
+    case 0xc2: return (at[1] < 0xa0) ? 0 : bytes;  /* a control character */
+    case 0xe0: return (at[1] < 0xa0) ? 0 : bytes;  /* longer than need be */
+    case 0xed: return (at[1] >= 0xa0) ? 0 : bytes; /* half of a pair of UTF-16 */
+    case 0xf0: return (at[1] < 0x90) ? 0 : bytes;  /* longer than need be */
+    case 0xf4: return (at[1] >= 0x90) ? 0 : bytes; /* past the last letter */
+    default: return bytes;
+    }
+}
+
 void gf_get_text(struct gf_get *get, char *text_out, size_t bytes)
 {
     const unsigned char *in = gf_get_bytes(get, bytes);
     size_t i = 0;
-    for (; (in != NULL) && (i + 1 < bytes) && (in[i] != 0); i++)
-        text_out[i] = ((in[i] < 0x20) || (in[i] >= 0x7f)) ? '?' : (char)in[i];
+    while ((in != NULL) && (i + 1 < bytes) && (in[i] != 0)) {
+        size_t letter = gf_utf8_bytes(in + i, bytes - 1 - i);
+        if (letter > 0)
+            memcpy(text_out + i, in + i, letter);
+        else
+            text_out[i] = '?';
+        i += (letter > 0) ? letter : 1;
+    }
     text_out[i] = 0;
 }
 

@@ -51,6 +51,7 @@ $(BUILD)/firmware-tests/test_simt_train: $(BUILD)/tools/train/train_layers.o $(B
 $(BUILD)/firmware-tests/test_simt_sweep: $(BUILD)/firmware-tests/fake/kernels_sweep.o
 $(BUILD)/firmware-tests/test_check_devices: $(call without_main,check) $(TOOL_SHARED) $(TOOL_CONTEXT)
 $(BUILD)/firmware-tests/test_check: $(call without_main,check) $(patsubst %,$(BUILD)/tools/common/tool_%.o,output port context)
+$(BUILD)/firmware-tests/test_bytes: $(BUILD)/tools/common/tool_output.o
 $(BUILD)/firmware-tests/test_perf: $(call without_main,perf) $(TOOL_SHARED) $(TOOL_CONTEXT)
 # UCX's answers and what it is given, seen and changed on the way.
 $(BUILD)/firmware-tests/test_link_ucx_device: LDFLAGS += $(foreach f,config_modify context_query tag_send_nbx tag_recv_nbx \
@@ -254,7 +255,7 @@ fuzz: $(FUZZ_SEEDS) ## each fuzz target on its corpus for FUZZ_SECONDS, or one: 
 	    ASAN_OPTIONS=detect_leaks=0 $(FUZZ_BUILD)/firmware-tests/fuzz_$$f -max_total_time=$(FUZZ_SECONDS) -max_len=8192 \
 	        -timeout=10 -verbosity=0 -print_final_stats=1 -artifact_prefix=$(FUZZ_BUILD)/$$f- \
 	        $(FUZZ_BUILD)/corpus/$$f $(FUZZ_BUILD)/seeds/$$f || exit 1; done
-$(BUILD)/firmware-tests/fuzz_trace: $(call without_main,trace)
+$(BUILD)/firmware-tests/fuzz_trace: $(call without_main,trace) $(BUILD)/tools/common/tool_output.o
 $(BUILD)/firmware-tests/fuzz_%: $(BUILD)/firmware-tests/fuzz/fuzz_%.o $(BUILD)/libtest.a $(SIM_LIB) $(LIB)
 	$(CC) $(CFLAGS) -fsanitize=$(SAN:fuzzer-no-link%=fuzzer%) -o $@ $(filter %.o,$^) $(BUILD)/libtest.a $(SIM_LIB) $(LIB) $(LINK_LIBS) -lcmocka
 

@@ -1,9 +1,10 @@
 /* libFuzzer over trace files: whatever the bytes, they are refused with one line, or everything
- * that gf-trace writes of them is plain text. The first byte: 1 a second rank has the same trace, 2
- * and a clock of its own. `make fuzz T=trace`. */
+ * that gf-trace writes of them is UTF-8 without control characters. The first byte: 1 a second rank
+ * has the same trace, 2 and a clock of its own. `make fuzz T=trace`. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "drivers/bytes.h"
 #include "tools/trace/trace.h"
 
 static void line_check(const char *error)
@@ -33,8 +34,10 @@ static int file_make(const uint8_t *data, size_t size, uint32_t shift, bool own_
 
 static void text_check(const char *text, size_t size)
 {
-    for (size_t i = 0; i < size; i++)
-        if ((text[i] != '\n') && ((text[i] < 0x20) || (text[i] > 0x7e))) abort();
+    for (size_t i = 0, letter; i < size; i += letter) {
+        letter = (text[i] == '\n') ? 1 : gf_utf8_bytes(text + i, size - i);
+        if (letter == 0) abort();
+    }
 }
 
 static void tell(const struct trace *trace)

@@ -192,6 +192,25 @@ check folder refused 'must be a file' "$scratch"
 : >"$scratch/bad"
 check empty_file refused '0 bytes are too few' "$scratch/bad"
 check foreign_file refused 'is no trace' tools/trace/trace.h
+# Names of tensors (from byte 128) and hosts (from byte 104) may hold anything. named WHAT PLAIN JSON OCTAL..: of a
+# tensor whose name has these bytes the words have PLAIN, the file JSON
+named() {
+    of=$1 plain=$2 json=$3; shift 3
+    spoil "$t.0" 128 "$@" 0
+    check "name_with_$of" tell "$scratch/bad" --json "$scratch/named"
+    check "words_have_$of" grep -qF "buffer 0: $plain and 1 more" "$scratch/out"
+    check "json_has_$of" grep -qF "\"name\":\"buffer 0: $json and 1 more\"" "$scratch/named"
+    command -v python3 >/dev/null && check "json_with_$of" python3 -c 'import json, sys
+json.loads(open(sys.argv[1], "rb").read().decode("utf-8"))' "$scratch/named"
+}
+named umlauts 'äß' 'äß' 303 244 303 237
+named latin1 '\xe4\xf6' '\\xe4\\xf6' 344 366
+named quotes_and_backslash 'a"\b' 'a\"\\b' 141 42 134 142
+named a_terminals_codes '\x1b[1m\x0a\xc2\x9b' '\\x1b[1m\\x0a\\xc2\\x9b' 33 133 61 155 12 302 233
+spoil "$t.0" 104 150 42 344 303 244 0
+check host_with_any_byte tell "$scratch/bad" --json "$scratch/named"
+check json_has_that_host grep -qF '"rank 0 on h\"\\xe4ä"' "$scratch/named"
+
 head -c 700 "$t.0" >"$scratch/bad"
 check cut_file refused 'cut or damaged' "$scratch/bad"
 { cat "$t.0"; echo; } >"$scratch/bad"

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "drivers/bytes.h"
+
 void tool_output_begin(void)
 {
     /* read-only: writing there fails, as it does on what is closed */
@@ -27,29 +29,40 @@ int tool_output_end(const char *program, int code)
     return (code == EXIT_SUCCESS) ? EXIT_FAILURE : code;
 }
 
-int tool_letter_bytes(const char *text)
+size_t tool_letter(const char *text, char letter_out[static TOOL_LETTER_BYTES])
 {
-    const unsigned char *at = (const unsigned char *)text;
-    int bytes = (at[0] < 0x80)   ? (at[0] >= 0x20) && (at[0] != 0x7f)
-                : (at[0] < 0xc2) ? 0
-                : (at[0] < 0xe0) ? 2
-                : (at[0] < 0xf0) ? 3
-                : (at[0] < 0xf5) ? 4
-                                 : 0;
-    for (int i = 1; i < bytes; i++)
-        if ((at[i] & 0xc0) != 0x80) return 0;
-    if ((at[0] == 0xe0) && (at[1] < 0xa0)) return 0;         /* longer than need be */
-    return ((at[0] == 0xed) && (at[1] >= 0xa0)) ? 0 : bytes; /* half of a pair of UTF-16 */
+    const size_t bytes = gf_utf8_bytes(text, strnlen(text, TOOL_LETTER_BYTES - 1));
+    if (bytes > 0) {
+        memcpy(letter_out, text, bytes);
+        letter_out[bytes] = '\0';
+        return bytes;
+    }
+    (void)snprintf(letter_out, TOOL_LETTER_BYTES, "\\x%02x", (unsigned char)text[0]);
+    return 1;
+}
+
+void tool_plain_text(const char *text, char *out, size_t out_bytes)
+{
+    char letter[TOOL_LETTER_BYTES];
+    size_t used = 0;
+    while (*text != '\0') {
+        text += tool_letter(text, letter);
+        const size_t bytes = strlen(letter);
+        if (used + bytes >= out_bytes) break;
+        memcpy(out + used, letter, bytes);
+        used += bytes;
+    }
+    out[used] = '\0';
 }
 
 void tool_json_text(FILE *out, const char *text)
 {
+    char letter[TOOL_LETTER_BYTES];
     (void)fputc('"', out);
-    for (; *text != '\0'; text++) {
-        int bytes = tool_letter_bytes(text);
-        if ((*text == '"') || (*text == '\\')) (void)fputc('\\', out);
-        (void)fprintf(out, "%.*s", (bytes > 0) ? bytes : 1, (bytes > 0) ? text : "?");
-        if (bytes > 1) text += bytes - 1;
+    while (*text != '\0') {
+        text += tool_letter(text, letter);
+        if ((letter[0] == '"') || (letter[0] == '\\')) (void)fputc('\\', out);
+        (void)fputs(letter, out);
     }
     (void)fputc('"', out);
 }

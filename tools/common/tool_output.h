@@ -11,10 +11,14 @@ void tool_output_begin(void);
 /* Last: `code`, or EXIT_FAILURE, with a line on stderr, where stdout did not take all that was
  * printed. */
 int tool_output_end(const char *program, int code);
-/* Bytes of the letter that text begins with; 0: it is none of UTF-8, or a control character. Names
- * of files, hosts and clusters may hold both, JSON and XML must not: '?' is written instead. */
-int tool_letter_bytes(const char *text);
-void tool_json_text(FILE *out, const char *text); /* in quotes */
+/* Names of files, hosts, clusters and tensors may hold any byte. Terminals, JSON and XML get valid
+ * UTF-8: letters stay, each other byte is written as \xNN. */
+#define TOOL_LETTER_BYTES 5u /* "\xNN" and its end */
+/* How the letter that text begins with is written; returns how many bytes of text that were. */
+size_t tool_letter(const char *text, char letter_out[static TOOL_LETTER_BYTES]);
+/* The whole text, cut where out[out_bytes] is full; 4 bytes for each of the text's suffice. */
+void tool_plain_text(const char *text, char *out, size_t out_bytes);
+void tool_json_text(FILE *out, const char *text); /* in quotes; a backslash of \xNN is escaped */
 
 /* main() of a tool, around program(argc, argv), which gives the exit code. */
 #define TOOL_MAIN(name, program)                           \

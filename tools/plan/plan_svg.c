@@ -56,17 +56,15 @@ static void frame_fit(const struct plan_table *table, struct panel *panel)
 /* Names are the user's own. */
 static void text_print(FILE *out, const char *text)
 {
-    for (; *text != '\0'; text++) {
-        int bytes = tool_letter_bytes(text);
-        if (*text == '<')
-            (void)fputs("&lt;", out);
-        else if (*text == '>')
-            (void)fputs("&gt;", out);
-        else if (*text == '&')
-            (void)fputs("&amp;", out);
-        else
-            (void)fprintf(out, "%.*s", (bytes > 0) ? bytes : 1, (bytes > 0) ? text : "?");
-        if (bytes > 1) text += bytes - 1;
+    char letter[TOOL_LETTER_BYTES];
+    while (*text != '\0') {
+        text += tool_letter(text, letter);
+        switch (letter[0]) {
+        case '<': (void)fputs("&lt;", out); break;
+        case '>': (void)fputs("&gt;", out); break;
+        case '&': (void)fputs("&amp;", out); break;
+        default: (void)fputs(letter, out); break;
+        }
     }
 }
 

@@ -72,9 +72,8 @@ typedef void (*trace_span_fn)(void *user, const struct trace_file *file,
  * lanes. */
 uint32_t trace_spans(const struct trace *trace, const struct trace_file *file, uint64_t first,
                      uint64_t last, trace_span_fn span, void *user);
-/* "buffer 3: conv1.weight .. conv1.bias" and the like, without anything that JSON or XML would take
- * amiss. */
-#define TRACE_LABEL_BYTES 160
+/* "buffer 3: conv1.weight .. conv1.bias" and the like, as tool_plain_text() writes names. */
+#define TRACE_LABEL_BYTES 256
 void trace_label(const struct trace_file *file, const struct trace_span *span,
                  char label_out[static TRACE_LABEL_BYTES]);
 

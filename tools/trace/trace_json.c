@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/common/tool_output.h"
 #include "tools/trace/trace.h"
 
 struct writer {
@@ -31,11 +32,12 @@ static void span_write(void *user, const struct trace_file *file, const struct t
     if ((span->kind != TRACE_COMPUTE) && (span->kind != TRACE_PACK))
         writer->lanes[file - writer->trace->files][record - file->records] = (uint8_t)span->lane;
     trace_label(file, span, label);
+    (void)fputs(",\n{\"name\":", writer->out);
+    tool_json_text(writer->out, label);
     (void)fprintf(writer->out,
-                  ",\n{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":%u,\"tid\":%u,\"ts\":%."
-                  "3f,\"dur\":%.3f,"
+                  ",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":%u,\"tid\":%u,\"ts\":%.3f,\"dur\":%.3f,"
                   "\"args\":{\"step\":%" PRIu64,
-                  label, kinds[span->kind], file->head.rank, thread_of(file, span->lane),
+                  kinds[span->kind], file->head.rank, thread_of(file, span->lane),
                   (double)span->begin_ns * 1e-3, (double)(span->end_ns - span->begin_ns) * 1e-3,
                   record->step);
     if ((span->kind == TRACE_BUFFER) || (span->kind == TRACE_VOTE) || (span->kind == TRACE_OTHER)) {
@@ -155,10 +157,13 @@ static int events_write(struct writer *writer)
                   trace->files[0].head.rank, trace->files[0].head.world);
     for (uint32_t f = 0; f < trace->file_count; f++) {
         const struct trace_file *file = &trace->files[f];
+        char process[sizeof file->head.node + 32];
         (void)fprintf(out,
-                      ",\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%u,\"args\":{\"name\":"
-                      "\"rank %u on %s\"}}",
-                      file->head.rank, file->head.rank, file->head.node);
+                      ",\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%u,\"args\":{\"name\":",
+                      file->head.rank);
+        (void)snprintf(process, sizeof process, "rank %u on %s", file->head.rank, file->head.node);
+        tool_json_text(out, process);
+        (void)fputs("}}", out);
         (void)fprintf(out,
                       ",\n{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":%u,\"args\":{"
                       "\"sort_index\":%u}}",

@@ -1,6 +1,7 @@
 /* Which bar of a picture lies where. */
 #include <string.h>
 
+#include "tools/common/tool_output.h"
 #include "tools/trace/trace.h"
 
 struct lanes {
@@ -79,6 +80,7 @@ void trace_label(const struct trace_file *file, const struct trace_span *span,
 {
     const struct gf_trace_record *record = span->record;
     char more[32] = "";
+    char name[4 * GF_TRACE_NAME_BYTES];
     switch (span->kind) {
     case TRACE_COMPUTE: (void)snprintf(label_out, TRACE_LABEL_BYTES, "compute"); return;
     case TRACE_WAIT: (void)snprintf(label_out, TRACE_LABEL_BYTES, "wait"); return;
@@ -95,6 +97,6 @@ void trace_label(const struct trace_file *file, const struct trace_span *span,
     }
     if (record->tensor_count > 1)
         (void)snprintf(more, sizeof more, " and %u more", record->tensor_count - 1);
-    (void)snprintf(label_out, TRACE_LABEL_BYTES, "buffer %u: %s%s", record->buffer,
-                   file->names[record->first_tensor], more);
+    tool_plain_text(file->names[record->first_tensor], name, sizeof name);
+    (void)snprintf(label_out, TRACE_LABEL_BYTES, "buffer %u: %s%s", record->buffer, name, more);
 }

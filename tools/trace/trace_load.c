@@ -22,16 +22,10 @@ __attribute__((format(printf, 3, 4))) static int refuse(char *error_out, const c
     return -1;
 }
 
-/* Text of a fixed field: ended, printable, and made harmless for JSON and XML by giving up what is
- * special there. */
-static bool text_clean(char *text, size_t bytes)
+/* Of a fixed field; what its bytes are is for who writes them: tool_plain_text(). */
+static bool text_ended(const char *text, size_t bytes)
 {
-    size_t length = strnlen(text, bytes);
-    if (length == bytes) return false;
-    for (size_t i = 0; i < length; i++)
-        if ((text[i] < 0x20) || (text[i] > 0x7e) || (strchr("<>&\"'\\", text[i]) != NULL))
-            text[i] = '?';
-    return true;
+    return strnlen(text, bytes) < bytes;
 }
 
 /* NULL, or what is wrong with it. */
@@ -101,13 +95,13 @@ int trace_parse(void *bytes, uint64_t size_bytes, const char *path, struct trace
     file.names = (void *)((char *)bytes + sizeof file.head);
     /* sizes of both are multiples of 16 */
     file.records = (void *)(file.names + file.head.tensor_count);
-    if (!text_clean(file.head.clock, sizeof file.head.clock) ||
-        !text_clean(file.head.node, sizeof file.head.node)) {
+    if (!text_ended(file.head.clock, sizeof file.head.clock) ||
+        !text_ended(file.head.node, sizeof file.head.node)) {
         (void)refuse(error_out, path, "the names of clock and host have no end");
         goto wrong;
     }
     for (uint32_t i = 0; i < file.head.tensor_count; i++) {
-        if (text_clean(file.names[i], sizeof file.names[i])) continue;
+        if (text_ended(file.names[i], sizeof file.names[i])) continue;
         (void)refuse(error_out, path, "the name of tensor %u has no end", i);
         goto wrong;
     }
