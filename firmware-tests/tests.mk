@@ -44,7 +44,7 @@ $(BUILD)/firmware-tests/cuda/gf_sweep.fatbin: $(FATBIN_USES)
 TRAIN_OBJ := $(call without_main,train) $(TOOL_SHARED) $(TOOL_CONTEXT)
 NET_TESTS := $(addprefix $(BUILD)/firmware-tests/test_train_,net half meet)
 $(NET_TESTS): $(TRAIN_OBJ) $(TRAIN_FATBIN)
-MODEL_OBJ := $(patsubst %,$(BUILD)/tools/common/tool_%.o,model cluster fields file)
+MODEL_OBJ := $(patsubst %,$(BUILD)/tools/common/tool_%.o,model cluster fields file output)
 $(BUILD)/firmware-tests/test_plan $(BUILD)/firmware-tests/test_plan_cluster: $(call without_main,plan) $(MODEL_OBJ)
 $(patsubst %,$(BUILD)/firmware-tests/%,test_models test_config_tensors test_check fuzz_config): $(MODEL_OBJ)
 $(BUILD)/firmware-tests/test_simt_train: $(BUILD)/tools/train/train_layers.o $(BUILD)/firmware-tests/fake/kernels_train.o
@@ -255,7 +255,7 @@ fuzz: $(FUZZ_SEEDS) ## each fuzz target on its corpus for FUZZ_SECONDS, or one: 
 	    ASAN_OPTIONS=detect_leaks=0 $(FUZZ_BUILD)/firmware-tests/fuzz_$$f -max_total_time=$(FUZZ_SECONDS) -max_len=8192 \
 	        -timeout=10 -verbosity=0 -print_final_stats=1 -artifact_prefix=$(FUZZ_BUILD)/$$f- \
 	        $(FUZZ_BUILD)/corpus/$$f $(FUZZ_BUILD)/seeds/$$f || exit 1; done
-$(BUILD)/firmware-tests/fuzz_trace: $(call without_main,trace) $(BUILD)/tools/common/tool_output.o
+$(BUILD)/firmware-tests/fuzz_trace: $(call without_main,trace) $(patsubst %,$(BUILD)/tools/common/tool_%.o,output file)
 $(BUILD)/firmware-tests/fuzz_%: $(BUILD)/firmware-tests/fuzz/fuzz_%.o $(BUILD)/libtest.a $(SIM_LIB) $(LIB)
 	$(CC) $(CFLAGS) -fsanitize=$(SAN:fuzzer-no-link%=fuzzer%) -o $@ $(filter %.o,$^) $(BUILD)/libtest.a $(SIM_LIB) $(LIB) $(LINK_LIBS) -lcmocka
 

@@ -1,6 +1,7 @@
 /* CUDA driver, the library: found at run time, so that one binary runs with and without a GPU. */
 #include <dlfcn.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "drivers/cuda/gpu_cuda.h"
 
@@ -83,10 +84,21 @@ static void symbol_find_newer(struct cuda_gpu *cuda, int version, const char *na
     memcpy(member_out, &found, sizeof found);
 }
 
+/* dlopen() opens what a path names, and would wait for the other end of a FIFO. */
+static bool is_irregular(const char *library)
+{
+    struct stat about;
+    return (strchr(library, '/') != NULL) && (stat(library, &about) == 0) &&
+           !S_ISREG(about.st_mode);
+}
+
 gf_status gf_cuda_load(struct cuda_gpu *cuda, const char *library)
 {
     int version = 0;
     if ((library == NULL) || (library[0] == '\0')) library = CUDA_DEFAULT_LIBRARY;
+    if (is_irregular(library))
+        return gf_fault_set(&cuda->gpu.fault, GF_ERR_DEVICE, GF_RANK_NONE, "dlopen", 0,
+                            "device.library %.140s: is not a regular file", library);
     cuda->handle = dlopen(library, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (cuda->handle == NULL) {
         const char *why = dlerror();

@@ -2,6 +2,9 @@
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/cuda/cuda_fixture.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 static struct cuda_fixture f;
 
 static void refused(gf_status expected, const char *first, const char *second)
@@ -94,6 +97,7 @@ TEST(a_rank_takes_the_device_of_its_place_unless_one_is_named)
     }
 }
 
+static char fifo_path[64];
 /* What is wrong with the machine, the driver or what the driver is given: what is said, in two
  * parts. */
 static void absent(void)
@@ -103,6 +107,17 @@ static void absent(void)
 static void another(void)
 {
     f.setup.library = "libm.so.6";
+}
+/* Without another end it would be waited for. */
+static void fifo(void)
+{
+    (void)snprintf(fifo_path, sizeof fifo_path, "/tmp/test_cuda_open.%d", (int)getpid());
+    assert_int_equal(mkfifo(fifo_path, 0600), 0);
+    f.setup.library = fifo_path;
+}
+static void folder(void)
+{
+    f.setup.library = "/tmp/";
 }
 static void ordinal_behind(void)
 {
@@ -132,6 +147,8 @@ TEST(what_cannot_open_says_why)
         const char *first, *second;
     } rows[] = {
         {NULL, absent, GF_ERR_DEVICE, "there is no CUDA driver", "/nowhere/libcuda.so.1"},
+        {NULL, fifo, GF_ERR_DEVICE, "device.library /tmp/test_cuda_open", "is not a regular file"},
+        {NULL, folder, GF_ERR_DEVICE, "device.library /tmp/", "is not a regular file"},
         {NULL, another, GF_ERR_DEVICE, "\"libm.so.6\"", "cuGetProcAddress_v2"},
         {"GF_FAKE_CUDA_VERSION=11040", NULL, GF_ERR_DEVICE, "has no cuInit",
          "older than CUDA 12.0"},
@@ -156,6 +173,7 @@ TEST(what_cannot_open_says_why)
         cuda_fixture_init(&f, rows[r].environment, NULL);
         if (rows[r].change != NULL) rows[r].change();
         refused(rows[r].status, rows[r].first, rows[r].second);
+        if (rows[r].change == fifo) (void)unlink(fifo_path);
         if (rows[r].change == absent) assert_string_equal(f.fault.foreign_call, "dlopen");
         if (strstr(rows[r].first, "OUT_OF_MEMORY") != NULL)
             assert_int_equal(f.fault.foreign_code, 2);

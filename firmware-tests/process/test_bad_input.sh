@@ -38,6 +38,16 @@ refused "json_over_a_folder" "folder: is there and no regular file" "$run" -n 1 
 refused "json_over_a_link" "link: is there and no regular file" "$run" -n 1 $endless --json "$scratch/link"
 mkfifo "$scratch/state.0"
 refused "checkpoint_over_a_pipe" "state.0: is there and no regular file" "$run" -n 1 $endless --checkpoint "$scratch/state"
+mkdir "$scratch/pipes"
+mkfifo "$scratch/pipes/train-images-idx3-ubyte.gz"
+refused "data_from_a_pipe" "train-images-idx3-ubyte.gz: is not a regular file" "$BUILD/gf-train" --data "$scratch/pipes"
+refused "trace_from_a_pipe" "fifo: is not a regular file" "$BUILD/gf-trace" "$scratch/fifo"
+refused "trace_from_a_device" "/dev/zero: is not a regular file" "$BUILD/gf-trace" /dev/zero
+refused "trace_from_a_folder" "folder: is a directory; allowed is a regular file" "$BUILD/gf-trace" "$scratch/folder"
+for cache in fifo folder; do
+    refused "cache_that_is_a_$cache" "gf-plan: --cache .*/$cache: is (not a|a directory; allowed is a) regular file" \
+        "$BUILD/gf-plan" --gpus 1 --modes ring --cache "$scratch/$cache"
+done
 check "and_the_pipes_are_left" sh -c '[ -p "$1" ] && [ -p "$2" ]' sh "$scratch/fifo" "$scratch/state.0"
 
 # ---- ranks that do not fit together ----

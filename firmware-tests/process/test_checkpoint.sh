@@ -140,21 +140,21 @@ rm -f "$file".*
 train 2 --checkpoint "$file" --checkpoint-every 100
 no_save() { # TEXT: the set before is still the newest, and it was not the end that is not kept
     said "test accuracy" && said "error: rank 0: the state after the last step, 700, is in no checkpoint" &&
-        said "error: rank 1: checkpoint $file.1: $1; step 700 is not saved, training goes on" &&
+        said "error: rank 1: checkpoint $file.1$1; step 700 is not saved, training goes on" &&
         [ "$(step_of "$file.0") $(step_of "$file.1")" = "$steps $steps" ]
 }
 longer() {
     (steps=700 && train 2 --checkpoint "$file" --checkpoint-every 700 --resume --set link.private_memory=true)
     [ $? -eq 1 ] || { cat "$scratch/log"; return 1; }
 }
-limited() { (ulimit -f 32 && longer) && no_save "write: File too large"; }
+limited() { (ulimit -f 32 && longer) && no_save ": write: File too large"; }
 check saves_over_the_limit_of_file_sizes_fail_and_training_goes_on limited
 gone() { # while it is being written it is a file
     rm -f "$scratch/log"
     longer & job=$!
     until grep -qs "resumed at" "$scratch/log"; do kill -0 $job || return 1; sleep 0.01; done
     mkdir "$file.1.part"
-    wait $job && no_save "open: Is a directory"
+    wait $job && no_save ".part: open: is a directory; allowed is a regular file"
 }
 check a_rank_whose_place_is_gone_lets_training_go_on gone
 rmdir "$file.1.part"
@@ -169,6 +169,66 @@ linked() {
 }
 check a_link_in_its_place_is_not_followed linked
 rm -f "$file.0.part"
+
+# What is no regular file is refused by name at once, wherever it lies: a FIFO without another end would be waited for.
+blocked() { # PATH TEXT: all ranks end, and one names it
+    restore
+    rm -rf "$1"; mkfifo "$1"
+    resume 2
+    code=$?
+    rm -f "$1"
+    [ $code -eq 1 ] && said "$2" || { echo "exit $code"; cat "$scratch/log"; return 1; }
+}
+rm -f "$file".*
+steps=30
+train 2 --checkpoint "$file"
+whole=$(weights)
+keep
+check a_fifo_in_the_place_of_the_newest blocked "$file.1" "checkpoint $file.1: is there and no regular file"
+check a_fifo_in_the_place_of_the_one_before blocked "$file.0.before" \
+    "checkpoint $file.0.before: is there and no regular file"
+check a_fifo_in_the_place_of_a_part blocked "$file.1.part" "checkpoint $file.1.part: open: is not a regular file"
+mkfifo "$file.7" # of an id that this run does not have
+check a_fifo_of_another_id_is_passed_over equal 30
+rm -f "$file.7"
+
+# The wall clock orders nothing: it is set back, or forward, between a run and the next one. The preloaded call lets
+# CLOCK_REALTIME go by $CLOCK_SHIFT seconds; with --resume the newer run counts, by its seed.
+cat >"$scratch/shift.c" <<'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <time.h>
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+    int result = ((int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime"))(clock, now);
+    if ((clock == CLOCK_REALTIME) && (getenv("CLOCK_SHIFT") != NULL)) now->tv_sec += atoi(getenv("CLOCK_SHIFT"));
+    return result;
+}
+END
+shifted() { # SECONDS COMMAND..
+    seconds=$1; shift
+    (export CLOCK_SHIFT="$seconds" LD_PRELOAD="$scratch/shift.so" && "$@")
+}
+run_of() { od -An -tu8 -j32 -N8 "$1" | tr -d ' '; } # the run that a checkpoint is of
+newer_counts() { # SECONDS: the second run begins after the clock was set so far, and is the one that is resumed
+    rm -f "$file".*
+    train 2 --checkpoint "$file" && first=$(run_of "$file.0") || return 1
+    (steps=20 && shifted "$1" train 2 --checkpoint "$file") || return 1
+    second=$(run_of "$file.0")
+    shifted "$1" resume 2 || { cat "$scratch/log"; return 1; }
+    said "resumed at step 20" && ! grep -q warning "$scratch/log" || { cat "$scratch/log"; return 1; }
+    [ "$first" != "$second" ] && [ "$(run_of "$file.0")" != "$second" ] && [ "$(run_of "$file.0.before")" != "$first" ]
+}
+if [ -z "$(nm "$BUILD/gf-train" 2>/dev/null | grep __asan_init)" ] &&
+    ${CC:-gcc} -shared -fPIC -o "$scratch/shift.so" "$scratch/shift.c" -ldl 2>/dev/null; then
+    check the_newer_run_counts_after_the_clock_went_back newer_counts -5
+    check the_newer_run_counts_after_the_clock_went_forward newer_counts 31536000
+else
+    skip the_newer_run_counts "nothing can be preloaded in this build"
+fi
+printf '\377\377\377\377' | dd of="$file.1" bs=1 seek=36 conv=notrunc 2>/dev/null
+check a_number_after_which_there_is_none_is_refused refused "a file of it has the number 4294967295, after which" 2
 
 for bad in "--resume" "--checkpoint-every 3" "--checkpoint $file --checkpoint-every 0"; do
     # shellcheck disable=SC2086

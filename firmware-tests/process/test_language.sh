@@ -30,4 +30,48 @@ mkdir "$scratch/folder"
 check "an_empty_checkpoint_is_none_to_replace" refused "$scratch/empty" GF_ERR_
 rm -r "$scratch/was"
 check "nor_one_that_cannot_be_read" refused "$scratch/folder" GF_ERR_SYSTEM
+mkfifo "$scratch/fifo"
+piped() {
+    timeout 20 "$BUILD/language" --steps 1 --checkpoint "$scratch/fifo" >"$scratch/log" 2>&1
+    [ $? -eq 1 ] && grep -q "fifo: is no regular file" "$scratch/log" && [ -p "$scratch/fifo" ]
+}
+check "nor_a_pipe_which_would_be_waited_for" piped
+
+# What a power failure leaves is a whole checkpoint: its bytes are on the disk before its name changes, then the folder.
+cat >"$scratch/order.c" <<'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+static void say(const char *text)
+{
+    FILE *to = fopen(getenv("ORDER"), "a");
+    if (to != NULL) fprintf(to, "%s\n", text), fclose(to);
+}
+int rename(const char *from, const char *to)
+{
+    say("rename");
+    return ((int (*)(const char *, const char *))dlsym(RTLD_NEXT, "rename"))(from, to);
+}
+int fsync(int number)
+{
+    struct stat about;
+    say(((fstat(number, &about) == 0) && S_ISDIR(about.st_mode)) ? "folder" : "file");
+    return ((int (*)(int))dlsym(RTLD_NEXT, "fsync"))(number);
+}
+END
+keeps() {
+    ORDER="$scratch/order" LD_PRELOAD="$scratch/order.so" timeout 60 "$BUILD/language" --steps 1 \
+        --checkpoint "$scratch/kept" >"$scratch/log" 2>&1 || { cat "$scratch/log"; return 1; }
+    same "file rename folder" "$(paste -sd' ' "$scratch/order")" && [ -s "$scratch/kept" ] &&
+        [ ! -e "$scratch/kept.new" ]
+}
+if ${CC:-gcc} -shared -fPIC -o "$scratch/order.so" "$scratch/order.c" -ldl 2>/dev/null &&
+    LD_PRELOAD="$scratch/order.so" "$BUILD/language" 2>/dev/null --usage; [ $? -eq 2 ]; then
+    check "a_checkpoint_is_on_the_disk_before_its_name_changes" keeps
+else
+    skip "a_checkpoint_is_on_the_disk_before_its_name_changes" "nothing can be preloaded in this build"
+fi
 finish

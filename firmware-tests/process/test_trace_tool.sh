@@ -188,7 +188,7 @@ check the_trace_of_a_failed_run tell "$scratch/f.0"
 check it_says_where_the_rank_was said '^failed +rank 0, step [0-9]+, [a-z]+: GF_ERR_TIMEOUT$'
 
 check missing_file refused 'No such file' "$scratch/none"
-check folder refused 'must be a file' "$scratch"
+check folder refused 'is a directory; allowed is a regular file' "$scratch"
 : >"$scratch/bad"
 check empty_file refused '0 bytes are too few' "$scratch/bad"
 check foreign_file refused 'is no trace' tools/trace/trace.h

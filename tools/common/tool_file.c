@@ -8,6 +8,55 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* NULL, or why it is not opened. */
+static const char *irregular(mode_t mode)
+{
+    if (S_ISDIR(mode)) return "is a directory; allowed is a regular file";
+    return S_ISREG(mode) ? NULL : "is not a regular file";
+}
+
+int tool_file_open(const char *path, int flags, char *why_out)
+{
+    struct stat about;
+    /* asked before, for what opening alone does; and after, of what was opened */
+    const char *why = (stat(path, &about) == 0) ? irregular(about.st_mode) : NULL;
+    int number = -1;
+    int code = EINVAL;
+    if (why == NULL) {
+        number = open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
+        const bool opened = (number >= 0) && (fstat(number, &about) == 0);
+        if (!opened) code = errno;
+        why = opened ? irregular(about.st_mode) : strerror(code);
+    }
+    if (why == NULL) return number;
+    (void)snprintf(why_out, TOOL_FILE_WHY_BYTES, "%s", why);
+    if (number >= 0) (void)close(number);
+    errno = code;
+    return -1;
+}
+
+int64_t tool_file_read(const char *path, void *data, uint64_t max, char *why_out)
+{
+    uint64_t got = 0;
+    int number = tool_file_open(path, O_RDONLY, why_out);
+    if (number < 0) return -1;
+    while (got < max) {
+        ssize_t more = read(number, (unsigned char *)data + got, max - got);
+        if ((more < 0) && (errno == EINTR)) continue;
+        if (more < 0) {
+            const int code = errno;
+            (void)snprintf(why_out, TOOL_FILE_WHY_BYTES, "cannot be read: %s", strerror(code));
+            (void)close(number);
+            errno = code;
+            return -1;
+        }
+        if (more == 0) break;
+        got += (uint64_t)more;
+    }
+    (void)close(number);
+    return (int64_t)got;
+}
+
 static int fail(struct tool_file *file, const char *call)
 {
     int code = errno;
@@ -39,8 +88,14 @@ int tool_file_begin(struct tool_file *file, const char *path)
     }
     char part[sizeof file->part];
     (void)snprintf(part, sizeof part, "%s.part", path);
-    int number = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
-    if (number < 0) return fail(file, "open");
+    /* What is left of a run that was killed is a regular file, too. */
+    char why[TOOL_FILE_WHY_BYTES];
+    int number = tool_file_open(part, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, why);
+    if (number < 0) {
+        (void)snprintf(file->error, sizeof file->error, "%s%s: open: %s", path,
+                       (errno == EINVAL) ? ".part" : "", why);
+        return -1;
+    }
     memcpy(file->part, part, sizeof part);
     file->stream = fdopen(number, "w");
     if (file->stream != NULL) return 0;

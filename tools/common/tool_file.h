@@ -1,11 +1,21 @@
-/* A file that is there whole or not at all: written under another name beside it, forced to the
- * disk, renamed. Results, traces and checkpoints are written this way. */
+/* Files of the user's: what is opened by name, and files that are there whole or not at all: written
+ * under another name beside it, forced to the disk, renamed. Results, traces and checkpoints are
+ * written this way. */
 #ifndef TOOL_FILE_H
 #define TOOL_FILE_H
 
+#include <stdint.h>
 #include <stdio.h>
 
 #define TOOL_FILE_PATH_BYTES 1024u
+
+/* Opens a regular file and nothing else, as a configuration is opened: a FIFO would wait for its
+ * other end, and a device does what opening it does. `flags` are O_RDONLY and the like. -1: errno
+ * (ENOENT: there is none), and why_out[TOOL_FILE_WHY_BYTES], to stand behind "PATH: ". */
+#define TOOL_FILE_WHY_BYTES 128u
+int tool_file_open(const char *path, int flags, char *why_out);
+/* Up to max bytes of it; -1 likewise. */
+int64_t tool_file_read(const char *path, void *data, uint64_t max, char *why_out);
 
 struct tool_file {
     FILE *stream; /* between begin and end: for fprintf() and fwrite(), whose errors end finds */

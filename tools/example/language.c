@@ -6,11 +6,16 @@
  *         model.state
  *
  * Everything that is not the model or its data is here. */
+#define _POSIX_C_SOURCE 200809L /* fsync() */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <threads.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <gradientflow/config.h>
 #include <gradientflow/gradientflow.h>
@@ -33,19 +38,21 @@ static void log_line(void *user, gf_log_level level, const char *line)
 
 /* ---- data ---- */
 
+/* The whole of a regular file, malloc'd; NULL: errno says why. A FIFO would be waited for. */
 static unsigned char *file_read(const char *path, uint64_t *bytes_out)
 {
-    FILE *file = fopen(path, "rb");
+    struct stat about = {0};
     unsigned char *data = NULL;
-    long bytes;
-    if ((file != NULL) && (fseek(file, 0, SEEK_END) == 0) && ((bytes = ftell(file)) >= 0)) {
-        rewind(file);
-        data = malloc((size_t)bytes + 1);
-        if ((data != NULL) && (fread(data, 1, (size_t)bytes, file) != (size_t)bytes))
-            free(data), data = NULL;
-        *bytes_out = (uint64_t)bytes;
+    int number = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (number < 0) return NULL;
+    if ((fstat(number, &about) == 0) && !S_ISREG(about.st_mode)) {
+        fprintf(stderr, "%s: is no regular file\n", path);
+        errno = EINVAL;
+    } else if ((data = malloc((size_t)about.st_size + 1)) != NULL) {
+        if (read(number, data, (size_t)about.st_size) != about.st_size) free(data), data = NULL;
+        *bytes_out = (uint64_t)about.st_size;
     }
-    if (file != NULL) fclose(file);
+    close(number);
     return data;
 }
 
@@ -90,22 +97,34 @@ static void weights_draw(void)
 /* ---- checkpoints: the state of a dense run is the same on all ranks, so rank 0 saves for any
  * number of them ---- */
 
+/* What a power failure leaves is the new file, whole, or the old one: the bytes are on the disk
+ * before the name is changed, and the folder, where the name lies, after it. */
+static bool file_write(const char *path, const void *data, uint64_t bytes)
+{
+    char part[4096];
+    char folder[4096] = ".";
+    const char *slash = strrchr(path, '/');
+    (void)snprintf(part, sizeof part, "%s.new", path);
+    if (slash != NULL) (void)snprintf(folder, sizeof folder, "%.*s/", (int)(slash - path), path);
+    FILE *file = fopen(part, "wb");
+    bool written = (file != NULL) && (fwrite(data, 1, bytes, file) == bytes) &&
+                   (fflush(file) == 0) && (fsync(fileno(file)) == 0);
+    if (file != NULL) written = (fclose(file) == 0) && written;
+    if (!written || (rename(part, path) != 0)) return false;
+    int number = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool kept = (number >= 0) && (fsync(number) == 0);
+    if (number >= 0) close(number);
+    return kept;
+}
+
 static gf_status state_save(gf_context *gf)
 {
     static unsigned char *data;
-    char path[4096];
     uint64_t bytes = gf_state_bytes(gf);
-    FILE *file;
     gf_status status;
-    bool written;
     if ((data == NULL) && ((data = malloc(bytes)) == NULL)) return GF_ERR_SYSTEM;
     if ((status = gf_state_save(gf, data, bytes)) != GF_OK) return status;
-    (void)snprintf(path, sizeof path, "%s.new", checkpoint);
-    if ((file = fopen(path, "wb")) == NULL) return perror(path), GF_ERR_SYSTEM;
-    written = (fwrite(data, 1, bytes, file) == bytes);
-    if ((fclose(file) != 0) || !written || (rename(path, checkpoint) != 0))
-        return perror(path), GF_ERR_SYSTEM;
-    return GF_OK;
+    return file_write(checkpoint, data, bytes) ? GF_OK : (perror(checkpoint), GF_ERR_SYSTEM);
 }
 
 static gf_status weights_begin(gf_context *gf)

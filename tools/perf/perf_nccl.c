@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "tools/perf/perf_device.h"
 
@@ -127,7 +128,11 @@ gf_status perf_nccl_open(struct perf *perf, const char *path)
     struct perf_nccl *nccl = &device->nccl;
     struct words *all = (struct words *)(void *)perf->times_us;
     struct words *own = &all[gf_rank(perf->gf)];
-    nccl->library = dlopen((path != NULL) ? path : NCCL_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    struct stat about;
+    if (path == NULL) path = NCCL_LIBRARY;
+    /* dlopen() would wait for the other end of a FIFO */
+    if ((strchr(path, '/') == NULL) || (stat(path, &about) != 0) || S_ISREG(about.st_mode))
+        nccl->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     own->has_library = ((nccl->library != NULL) && calls_find(nccl)) ? 1.0f : 0.0f;
     memcpy(own->uuid, device->own.gpu->uuid, sizeof own->uuid);
     gf_status status = words_gather(perf, all);

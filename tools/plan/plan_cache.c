@@ -1,11 +1,15 @@
 /* Rows kept in a text file, so that a long table goes on where it was stopped. A row is found by a
  * hash of everything that its times depend on; the version stands for the library and the
  * simulator. */
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "drivers/fnv.h"
+#include "tools/common/tool_file.h"
 #include "tools/plan/plan.h"
 
 #define CACHE_VERSION 6u
@@ -81,21 +85,42 @@ static bool line_read(const char *line, uint64_t hash, struct plan_row *row)
     return true;
 }
 
-static bool cache_find(const char *path, uint64_t hash, struct plan_row *row)
+/* NULL: errno, and why_out[TOOL_FILE_WHY_BYTES]. */
+static FILE *cache_open(const char *path, int flags, const char *mode, char *why_out)
 {
-    FILE *file = fopen(path, "r");
+    int number = tool_file_open(path, flags, why_out);
+    FILE *file = (number >= 0) ? fdopen(number, mode) : NULL;
+    if ((file == NULL) && (number >= 0)) {
+        (void)snprintf(why_out, TOOL_FILE_WHY_BYTES, "no memory");
+        (void)close(number);
+        errno = ENOMEM;
+    }
+    return file;
+}
+
+typedef enum cache_found { CACHE_FOUND, CACHE_LACKS, CACHE_REFUSED } cache_found;
+
+static cache_found cache_find(const char *path, uint64_t hash, struct plan_row *row)
+{
+    char why[TOOL_FILE_WHY_BYTES];
     char line[512];
     bool found = false;
-    if (file == NULL) return false;
+    FILE *file = cache_open(path, O_RDONLY, "r", why);
+    if ((file == NULL) && (errno == ENOENT)) return CACHE_LACKS;
+    if (file == NULL) {
+        (void)plan_refuse("--cache %s: %s", path, why);
+        return CACHE_REFUSED;
+    }
     while (!found && (fgets(line, sizeof line, file) != NULL)) found = line_read(line, hash, row);
     (void)fclose(file);
-    return found;
+    return found ? CACHE_FOUND : CACHE_LACKS;
 }
 
 static int cache_add(const char *path, uint64_t hash, const struct plan_row *row)
 {
-    FILE *file = fopen(path, "a");
-    if (file == NULL) return plan_refuse("cannot write to %s", path);
+    char why[TOOL_FILE_WHY_BYTES];
+    FILE *file = cache_open(path, O_WRONLY | O_CREAT | O_APPEND, "a", why);
+    if (file == NULL) return plan_refuse("cannot write to %s: %s", path, why);
     (void)fprintf(file, "%016" PRIx64 " %d %.17g %.17g %.17g %.17g %.17g %.17g %.17g %.17g %.17g\n",
                   hash, row->known, row->compute_s, row->step_s, row->exposed_s,
                   row->images_per_second, row->speedup, row->efficiency, row->wire_bytes,
@@ -111,7 +136,9 @@ int plan_cache_run(const struct plan_cache *cache, const struct plan_model *mode
     uint64_t hash;
     if (cache->path == NULL) return plan_case_run(model, cluster, mode, gpus, choice, row_out);
     hash = case_hash(model, cluster, mode, gpus, choice);
-    if (!cache_find(cache->path, hash, &row)) {
+    const cache_found found = cache_find(cache->path, hash, &row);
+    if (found == CACHE_REFUSED) return -1;
+    if (found == CACHE_LACKS) {
         int result = plan_case_run(model, cluster, mode, gpus, choice, &row);
         if (result != 0) return result;
         if (row.known && (cache_add(cache->path, hash, &row) != 0)) return -1;

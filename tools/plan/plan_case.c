@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/common/tool_output.h"
 #include "tools/plan/plan.h"
 
 int plan_refuse(const char *format, ...)
@@ -24,15 +25,13 @@ const char *plan_mode_name(plan_mode mode)
     return names[mode];
 }
 
+/* It stands in comments of one line, and on a terminal. */
 static void model_name(const char *path, char *name_out, size_t name_bytes)
 {
     const char *base = strrchr(path, '/');
-    (void)snprintf(name_out, name_bytes, "%s", (base != NULL) ? base + 1 : path);
+    tool_plain_text((base != NULL) ? base + 1 : path, name_out, name_bytes);
     if (strlen(name_out) > 4 && (strcmp(name_out + strlen(name_out) - 4, ".cfg") == 0))
         name_out[strlen(name_out) - 4] = '\0';
-    for (; *name_out != '\0'; name_out++)
-        if ((unsigned char)*name_out < 0x20)
-            *name_out = '?'; /* it stands in comments of one line */
 }
 
 int plan_model_load(const char *path, struct plan_model *model_out)

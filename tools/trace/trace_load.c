@@ -1,12 +1,11 @@
 /* A trace file to memory. Files come from other machines, so nothing in them is believed. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
+#include "tools/common/tool_file.h"
 #include "tools/trace/trace.h"
 
 #define TIME_MAX (UINT64_C(1) << 61) /* 73 years; differences and sums of a few fit an int64_t */
@@ -125,30 +124,20 @@ wrong:
 int trace_load(const char *path, struct trace_file *file_out, char *error_out)
 {
     struct stat about;
-    uint64_t done = 0;
-    uint64_t size;
-    char *bytes = NULL;
-    int number = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (number < 0) return refuse(error_out, path, "%s", strerror(errno));
-    if ((fstat(number, &about) != 0) || !S_ISREG(about.st_mode) ||
-        ((uint64_t)about.st_size > TRACE_FILE_BYTES_MAX)) {
-        close(number);
-        return refuse(error_out, path, "must be a file of at most 1 GiB");
-    }
-    size = (uint64_t)about.st_size;
-    bytes = malloc((size > 0) ? size : 1);
-    while ((bytes != NULL) && (done < size)) {
-        ssize_t got = read(number, bytes + done, size - done);
-        if (got <= 0) break;
-        done += (uint64_t)got;
-    }
-    close(number);
+    char why[TOOL_FILE_WHY_BYTES];
+    if (stat(path, &about) != 0) return refuse(error_out, path, "%s", strerror(errno));
+    if (S_ISREG(about.st_mode) && ((uint64_t)about.st_size > TRACE_FILE_BYTES_MAX))
+        return refuse(error_out, path, "has %llu bytes; allowed are at most 1 GiB",
+                      (unsigned long long)about.st_size);
+    const uint64_t size = S_ISREG(about.st_mode) ? (uint64_t)about.st_size : 0;
+    char *bytes = malloc(size + 1); /* one more shows that it grows */
     if (bytes == NULL)
         return refuse(error_out, path, "there is no memory for %llu bytes",
                       (unsigned long long)size);
-    if (done == size) return trace_parse(bytes, size, path, file_out, error_out);
+    const int64_t got = tool_file_read(path, bytes, size + 1, why);
+    if (got == (int64_t)size) return trace_parse(bytes, size, path, file_out, error_out);
     free(bytes);
-    return refuse(error_out, path, "cannot be read to its end");
+    return refuse(error_out, path, "%s", (got < 0) ? why : "changed while it was read");
 }
 
 void trace_free(struct trace_file *file)

@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include "tools/train/train_ranks.h"
@@ -46,7 +44,7 @@ static gf_status file_fail(struct checkpoint *checkpoint)
 gf_status checkpoint_open(struct checkpoint *checkpoint, gf_context *gf)
 {
     char newest[CHECKPOINT_PATH_BYTES];
-    struct timespec now;
+    char before[CHECKPOINT_PATH_BYTES];
     gf_status status;
     if (checkpoint->path == NULL) return GF_OK;
     checkpoint->gf = gf;
@@ -54,19 +52,17 @@ gf_status checkpoint_open(struct checkpoint *checkpoint, gf_context *gf)
     checkpoint->world = gf_world(gf);
     checkpoint->member_id = gf_first_rank(gf);
     checkpoint->ids = gf_world_max(gf);
-    clock_gettime(CLOCK_REALTIME, &now);
-    if ((checkpoint->rank == 0) && !gf_rejoined(gf))
-        checkpoint->id =
-            ((uint64_t)now.tv_sec << 32) | (((uint32_t)now.tv_nsec << 2) ^ (uint32_t)getpid());
-    /* the others have 0 */
-    if (!gf_rejoined(gf) && ((status = ranks_sum_u64(gf, &checkpoint->id, 1)) < 0)) return status;
     if (strlen(checkpoint->path) + 32 > CHECKPOINT_PATH_BYTES) {
         errno = ENAMETOOLONG;
         return checkpoint_fail(checkpoint, checkpoint->path, "open");
     }
+    if (!gf_rejoined(gf) && ((status = checkpoint_number(checkpoint)) < 0)) return status;
     /* a place where nothing can be written shows now, not after hours */
     checkpoint_path_of(checkpoint, checkpoint->member_id, checkpoint_endings[0], newest);
-    if (tool_file_try(&checkpoint->file, newest) != 0) return file_fail(checkpoint);
+    checkpoint_path_of(checkpoint, checkpoint->member_id, checkpoint_endings[1], before);
+    if ((tool_file_try(&checkpoint->file, newest) != 0) ||
+        (tool_file_try(&checkpoint->file, before) != 0))
+        return file_fail(checkpoint);
     checkpoint->buffer_bytes =
         sizeof(struct checkpoint_head) + checkpoint->extra_bytes + gf_state_bytes(gf);
     /* one more shows that a file is longer */

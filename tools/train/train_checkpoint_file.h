@@ -28,6 +28,10 @@ _Static_assert(sizeof(struct checkpoint_head) % 8 == 0, "the state after it is a
 void checkpoint_path_of(const struct checkpoint *checkpoint, uint32_t member_id, const char *ending,
                         char *path_out);
 uint32_t checkpoint_crc(const unsigned char *data, uint64_t bytes);
+/* Its head, where it is a checkpoint of this format, of whatever run. */
+bool checkpoint_head_read(const char *path, struct checkpoint_head *head_out);
+/* Sets `id`: the same on all ranks, larger than that of each file which is there. */
+gf_status checkpoint_number(struct checkpoint *checkpoint);
 /* Puts what errno says into `error`. */
 gf_status checkpoint_fail(struct checkpoint *checkpoint, const char *path, const char *call);
 

@@ -1,9 +1,7 @@
 /* Loading the newest checkpoint that is whole on all ranks. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "tools/train/train_checkpoint_file.h"
 #include "tools/train/train_ranks.h"
@@ -30,26 +28,6 @@ static void checkpoint_note(struct checkpoint *checkpoint, const char *path, con
     if ((seen != NULL) && (seen[strlen(path)] == ':')) return;
     snprintf(checkpoint->note + used, sizeof checkpoint->note - used, "%s%s: %s",
              (used > 0) ? "; " : "", path, text);
-}
-
-/* Up to max bytes of the file; -1: errno says why. */
-static int64_t checkpoint_read(const char *path, void *data, uint64_t max)
-{
-    uint64_t got = 0;
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0) return -1;
-    while (got < max) {
-        ssize_t more = read(file, (unsigned char *)data + got, max - got);
-        if ((more < 0) && (errno == EINTR)) continue;
-        if (more < 0) {
-            close(file);
-            return -1;
-        }
-        if (more == 0) break;
-        got += (uint64_t)more;
-    }
-    close(file);
-    return (int64_t)got;
 }
 
 static checkpoint_vote foreign(struct checkpoint *checkpoint, const char *path, const char *what,
@@ -88,12 +66,10 @@ static checkpoint_vote run_check(struct checkpoint *checkpoint, const char *path
 static checkpoint_vote checkpoint_take(struct checkpoint *checkpoint, const char *path,
                                        struct checkpoint_head *head_out)
 {
-    char text[96];
-    int64_t bytes = checkpoint_read(path, checkpoint->buffer, checkpoint->buffer_bytes + 1);
-    text[0] = '\0';
+    char text[TOOL_FILE_WHY_BYTES] = "";
+    int64_t bytes = tool_file_read(path, checkpoint->buffer, checkpoint->buffer_bytes + 1, text);
     if (bytes < 0) {
         if (errno == ENOENT) return CHECKPOINT_UNUSABLE; /* each generation alone may be missing */
-        snprintf(text, sizeof text, "%s", strerror(errno));
     } else if ((uint64_t)bytes < sizeof *head_out) {
         snprintf(text, sizeof text, "%lld bytes, less than a head", (long long)bytes);
     } else {
@@ -132,8 +108,7 @@ static bool checkpoint_peek(const struct checkpoint *checkpoint, uint32_t member
     char path[CHECKPOINT_PATH_BYTES];
     struct checkpoint_head head;
     checkpoint_path_of(checkpoint, member_id, checkpoint_endings[generation], path);
-    if (checkpoint_read(path, &head, sizeof head) != (int64_t)sizeof head) return false;
-    if ((head.magic != CHECKPOINT_MAGIC) || (head.version != CHECKPOINT_VERSION)) return false;
+    if (!checkpoint_head_read(path, &head)) return false;
     if ((memcmp(&head.run, &checkpoint->run, sizeof head.run) != 0) ||
         (head.total_bytes != checkpoint->buffer_bytes))
         return false;
@@ -325,8 +300,6 @@ gf_status checkpoint_load(struct checkpoint *checkpoint, uint64_t *step_out)
         bad[0] = 0; /* nobody renames what another still reads */
         if ((status = ranks_sum_u64(checkpoint->gf, bad, 1)) < 0) return status;
         if ((status = newest_drop(checkpoint, &sets[i])) < 0) return status;
-        /* the clock went back since */
-        if (checkpoint->id <= sets[i].id) checkpoint->id = sets[i].id + 1;
         *step_out = checkpoint->saved = sets[i].step;
         return GF_OK;
     }

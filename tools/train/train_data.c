@@ -2,15 +2,18 @@
 #include "tools/train/train_data.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 #include <zlib.h>
+
+#include "tools/common/tool_file.h"
 
 #define IDX_IMAGES 0x00000803u /* unsigned bytes in three dimensions */
 #define IDX_LABELS 0x00000801u
@@ -38,23 +41,26 @@ __attribute__((format(printf, 2, 3))) static int idx_error(struct idx_file *file
 static int idx_open(struct idx_file *file, const char *folder, const char *prefix, const char *kind,
                     char *error_out)
 {
-    struct stat about;
+    char why[TOOL_FILE_WHY_BYTES];
     file->error_out = error_out;
     file->offset = 0;
     file->stream = NULL;
     int used = snprintf(file->path, sizeof file->path, "%s/%s-%s-ubyte.gz", folder, prefix, kind);
     if ((used < 0) || ((size_t)used >= sizeof file->path))
         return idx_error(file, "the path is too long");
-    if (stat(file->path, &about) != 0)
+    int number = tool_file_open(file->path, O_RDONLY, why);
+    if ((number < 0) && (errno == ENOENT))
         return idx_error(file,
                          "%s (Debian's package dataset-fashion-mnist brings it; --data DIR names "
                          "another folder)",
-                         strerror(errno));
-    if (!S_ISREG(about.st_mode)) return idx_error(file, "is not a regular file");
+                         why);
+    if (number < 0) return idx_error(file, "%s", why);
     errno = 0;
-    file->stream = gzopen(file->path, "rb");
-    if (file->stream == NULL)
+    file->stream = gzdopen(number, "rb");
+    if (file->stream == NULL) {
+        (void)close(number);
         return idx_error(file, "%s", (errno != 0) ? strerror(errno) : "out of memory");
+    }
     gzbuffer(file->stream, 1u << 17);
     return 0;
 }

@@ -44,6 +44,24 @@ gf_status ranks_sum_u64(gf_context *gf, uint64_t *data, uint32_t count)
     return GF_OK;
 }
 
+/* By halves, each of which fp32 holds: the lower one of those that have the largest upper one. */
+gf_status ranks_max_u32(gf_context *gf, uint32_t *value)
+{
+    uint32_t largest = 0;
+    for (uint32_t shift = 32; shift > 0; shift -= 16) {
+        const uint32_t mine = *value >> (shift - 16);
+        float half = (mine >> 16 == largest) ? (float)(mine & 0xffffu) : 0;
+        struct gf_request request = {0};
+        gf_status status = gf_allreduce_by(gf, GF_REDUCTION_MAX, (gf_mem)(uintptr_t)&half, 1,
+                                           GF_TYPE_F32, &request);
+        if (status >= 0) status = gf_request_wait(gf, &request);
+        if (status < 0) return status;
+        largest = largest << 16 | (uint32_t)half;
+    }
+    *value = largest;
+    return GF_OK;
+}
+
 gf_status ranks_gather_u64(gf_context *gf, uint64_t value, float *limbs, uint64_t *values_out)
 {
     struct gf_request request = {0};

@@ -12,6 +12,8 @@
 gf_status ranks_sum(gf_context *gf, float *data, uint64_t count);
 /* The same for whole numbers, exactly; count <= RANKS_SUMS_MAX. */
 gf_status ranks_sum_u64(gf_context *gf, uint64_t *data, uint32_t count);
+/* *value becomes the largest of all ranks. */
+gf_status ranks_max_u32(gf_context *gf, uint32_t *value);
 /* values_out[world] = every rank's value; limbs[world][RANKS_LIMBS] is room to work in. */
 gf_status ranks_gather_u64(gf_context *gf, uint64_t value, float *limbs, uint64_t *values_out);
 /* The median of data[count], count > 0; sorted[count] is room to work in. */
