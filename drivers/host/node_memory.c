@@ -163,10 +163,37 @@ static gf_status no_room(struct gf_node *node, size_t bytes, const char *call, i
                          "an exchange region of %zu bytes: %.140s", node->region_bytes, limits);
 }
 
+/* What one call reserves, and how often one call may be interrupted in a row. */
+#define RESERVE_BYTES ((size_t)1 << 20)
+#define RESERVE_TRIES 1000u
+
+/* Linux 6.1 ends fallocate() with EINTR for any signal that is pending, and gives back what this
+ * call had taken: under a timer of 10 ms no call for more than some ten MiB would ever end. So it is
+ * asked for in pieces, smaller ones after each signal; a signal that comes faster than one page can
+ * be taken is an error. */
+static bool reserve(int fd, size_t bytes, size_t page_bytes)
+{
+    const size_t piece_most = node_round_up(RESERVE_BYTES, page_bytes);
+    size_t piece = piece_most;
+    uint32_t tries = 0;
+    for (size_t done = 0; done < bytes;) {
+        const size_t size = (bytes - done < piece) ? bytes - done : piece;
+        if (fallocate(fd, 0, (off_t)done, (off_t)size) == 0) {
+            done += size;
+            tries = 0;
+            if (piece < piece_most) piece *= 2;
+        } else {
+            if ((errno != EINTR) || (++tries == RESERVE_TRIES)) return false;
+            if (piece / 2 % page_bytes == 0) piece /= 2;
+        }
+    }
+    return true;
+}
+
 /* A memfd of at least so many bytes that all are there: -1 where there is none. Pages are taken by
  * their owner, which is on the right NUMA node, and by fallocate(), which says that they are
  * lacking: the first store would end the process. */
-static int memfd_take(size_t *bytes, unsigned flags, bool reserve)
+static int memfd_take(size_t *bytes, unsigned flags, bool reserves)
 {
     struct stat at;
     int fd =
@@ -175,12 +202,13 @@ static int memfd_take(size_t *bytes, unsigned flags, bool reserve)
     if ((fd < 0) && (errno == EINVAL))
         fd = memfd_create("gradientflow", flags | MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0) return -1;
-    if (((flags & MFD_HUGETLB) != 0) && (fstat(fd, &at) == 0))
-        *bytes = node_round_up(*bytes, (size_t)at.st_blksize);
-    if ((ftruncate(fd, (off_t)*bytes) == 0) &&
-        (!reserve || (fallocate(fd, 0, 0, (off_t)*bytes) == 0)) &&
-        (fcntl(fd, F_ADD_SEALS, SEALS) == 0))
-        return fd;
+    if (fstat(fd, &at) == 0) {
+        if ((flags & MFD_HUGETLB) != 0) *bytes = node_round_up(*bytes, (size_t)at.st_blksize);
+        if ((ftruncate(fd, (off_t)*bytes) == 0) &&
+            (!reserves || reserve(fd, *bytes, (size_t)at.st_blksize)) &&
+            (fcntl(fd, F_ADD_SEALS, SEALS) == 0))
+            return fd;
+    }
     code = errno;
     (void)close(fd);
     errno = code;
@@ -197,8 +225,12 @@ unsigned char *gf_node_fd_map(int fd, size_t bytes)
  * take small ones. */
 static bool populate(unsigned char *memory, size_t bytes)
 {
-    if (madvise(memory, bytes, MADV_POPULATE_WRITE) == 0) return true;
-    return errno == EINVAL; /* an older kernel: fallocate() then */
+    for (uint32_t tries = 0; tries < RESERVE_TRIES; tries++) {
+        if (madvise(memory, bytes, MADV_POPULATE_WRITE) == 0) return true;
+        if (errno == EINVAL) return true; /* an older kernel: fallocate() then */
+        if (errno != EINTR) break;        /* pages that are there stay */
+    }
+    return false;
 }
 
 static bool huge_take(struct gf_node *node, size_t bytes)
@@ -233,7 +265,8 @@ static gf_status shared_take(struct gf_node *node, size_t bytes, const char **wh
         node->memory_bytes = bytes;
         if (!node->huge_pages) return GF_OK;
         (void)madvise(memory, bytes, MADV_HUGEPAGE);
-        if (populate(memory, bytes) && (fallocate(fd, 0, 0, (off_t)bytes) == 0)) return GF_OK;
+        if (populate(memory, bytes) && reserve(fd, bytes, (size_t)sysconf(_SC_PAGESIZE)))
+            return GF_OK;
         return no_room(node, bytes, "madvise", errno);
     }
     const int code = errno;

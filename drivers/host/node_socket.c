@@ -61,14 +61,22 @@ static bool space_hash(const char *path, uint64_t *hash)
     return true;
 }
 
+/* Before the kernel has gathered entropy it waits, and a signal ends that. */
+static bool random_take(void *out, size_t bytes)
+{
+    ssize_t got;
+    do got = getrandom(out, bytes, 0);
+    while ((got < 0) && (errno == EINTR));
+    return got == (ssize_t)bytes;
+}
+
 /* Abstract names are the network namespace's, users those of a user namespace. */
 void gf_node_host_look(struct gf_node *node)
 {
     uint64_t hash = GF_FNV_START;
     char text[16] = "";
     int fd = open("/proc/sys/kernel/overflowuid", O_RDONLY | O_CLOEXEC);
-    if (getrandom(&node->alone, sizeof node->alone, 0) != (ssize_t)sizeof node->alone)
-        node->alone = (uint64_t)getpid();
+    if (!random_take(&node->alone, sizeof node->alone)) node->alone = (uint64_t)getpid();
     node->alone |= 1;
     node->host = 0;
     node->overflow_user = 65534;
@@ -90,8 +98,8 @@ bool gf_node_socket_open(struct gf_node *node, const char **why_out)
     if ((node->socket_fd < 0) ||
         (setsockopt(node->socket_fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0) ||
         !gf_carried_bind(node->socket_fd, node->name) ||
-        (getrandom(node->nonce, sizeof node->nonce, 0) != (ssize_t)sizeof node->nonce) ||
-        (getrandom(&node->canary, sizeof node->canary, 0) != (ssize_t)sizeof node->canary)) {
+        !random_take(node->nonce, sizeof node->nonce) ||
+        !random_take(&node->canary, sizeof node->canary)) {
         *why_out = "it has no unix socket";
         gf_node_socket_close(node);
         return false;

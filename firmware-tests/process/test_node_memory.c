@@ -550,6 +550,54 @@ TEST(limits_are_told_before_memory_is_taken)
     free(ranks[0].state);
 }
 
+/* As Linux 6.1 does under a timer: a call that takes longer than the timer, or in which it rings,
+ * is ended and what it had taken is given back. */
+static struct {
+    off_t longest;  /* of a call that ends in time; 0: any */
+    uint32_t every; /* a signal comes in each so many'th; 0: in none */
+    uint32_t calls;
+} signals;
+
+int fallocate(int fd, int mode, off_t offset, off_t length)
+{
+    const bool rings = (signals.every > 0) && (++signals.calls % signals.every == 0);
+    if (rings || ((signals.longest > 0) && (length > signals.longest))) {
+        errno = EINTR;
+        return -1;
+    }
+    return (int)syscall(SYS_fallocate, fd, mode, offset, length);
+}
+
+TEST(a_signal_while_memory_is_taken_ends_nothing)
+{
+    static const struct {
+        off_t longest;
+        uint32_t every;
+        bool huge;
+        gf_status status;
+    } rows[] = {{10 << 20, 0, false, GF_OK}, {0, 2, false, GF_OK},
+                {8192, 0, false, GF_OK},     {8192, 3, false, GF_OK},
+                {10 << 20, 2, true, GF_OK},  {1, 0, false, GF_ERR_SYSTEM},
+                {0, 1, false, GF_ERR_SYSTEM}};
+    for (size_t i = 0; i < LENGTH(rows); i++) {
+        node_ranks_begin(ranks, 2, (size_t)64 << 20, REQS);
+        ranks[0].setup.huge_pages = rows[i].huge;
+        signals.longest = rows[i].longest;
+        signals.every = rows[i].every;
+        assert_int_equal(node_rank_open(&ranks[0]), rows[i].status);
+        if (rows[i].status == GF_OK) {
+            assert_true(ranks[0].node->shared);
+            assert_int_equal(gf_node_reset(ranks[0].node, 2), GF_OK); /* the next generation */
+            node_rank_close(&ranks[0]);
+        } else {
+            if (strstr(ranks[0].link.fault.text, "fallocate: Interrupted system call") == NULL)
+                fail_msg("row %zu: %s", i, ranks[0].link.fault.text);
+            free(ranks[0].state);
+        }
+        memset(&signals, 0, sizeof signals);
+    }
+}
+
 /* The host says EPERM to this call from here on, where its argument has this bit. */
 static bool call_refuse(unsigned call, unsigned argument, unsigned bit)
 {
