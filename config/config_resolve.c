@@ -9,6 +9,8 @@
 #include <sys/socket.h>
 #include <time.h>
 
+#include "drivers/descriptors.h"
+
 /* The first address of the name; IPv4 first, so that "localhost" is 127.0.0.1 for every rank. */
 static int host_resolve(const char *host, char *ip_out, socklen_t ip_bytes)
 {
@@ -36,6 +38,7 @@ static gf_status name_resolve(const char *address, char *numeric_out, char *why_
     const size_t length = (size_t)(colon - address);
     memcpy(host, address, length);
     host[length] = '\0';
+    gf_descriptors_hold(); /* libc asks a name server through a socket */
     int error = host_resolve(host, ip, sizeof ip);
     if (error != 0) {
         (void)snprintf(why_out, GF_RESOLVE_WHY_BYTES, "the host is not known: %s",

@@ -5,6 +5,7 @@
  * refuses all of that by line. */
 #include "config/config_source.h"
 #include "config/config_syntax.h"
+#include "drivers/descriptors.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -234,6 +235,7 @@ gf_status gf_tree_read(const char *path, size_t bytes_max, config_t *tree_out, c
 {
     char *text = NULL;
     size_t bytes = 0;
+    gf_descriptors_hold();
     gf_status status = source_read(path, bytes_max, &text, &bytes, error_out);
     if (status != GF_OK) return status;
     status = gf_source_check(text, bytes, path, error_out);

@@ -1,5 +1,6 @@
 /* See carried.h. */
 #include "drivers/carried.h"
+#include "drivers/descriptors.h"
 
 #include <errno.h>
 #include <string.h>
@@ -101,7 +102,7 @@ bool gf_carried_receive(int socket, struct gf_carried *carried)
     }
     whole = ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0) && (count <= 1);
     carried->size_bytes = whole ? (size_t)got : 0;
-    carried->descriptor = (whole && (count == 1)) ? come[--count] : -1;
+    carried->descriptor = (whole && (count == 1)) ? gf_descriptor_keep(come[--count]) : -1;
     while (count > 0) (void)close(come[--count]);
     carried->user = user.uid;
     name_take(carried->name, &from, message.msg_namelen);

@@ -93,7 +93,8 @@ gf_status gf_measure(const struct gf_config *config, const struct gf_tensor *ten
  * GF_ERR_MISMATCH: they were given different things; GF_ERR_PEER: one has failed.
  * Descriptors: rank 0, and who coordinates after it, has one for each rank. Over sockets each rank
  * has link.streams, or as many as link.devices where these are more, for each rank of another
- * node. */
+ * node. All lie above 2: where the program has 0, 1 or 2 closed they become /dev/null, and stay it,
+ * closed on exec. */
 gf_status gf_open(const struct gf_config *config, const struct gf_tensor *tensors,
                   uint32_t tensor_count, void *memory, uint64_t memory_bytes, gf_context **gf_out);
 gf_status gf_open_poll(gf_context *gf);

@@ -1,11 +1,13 @@
 /* CUDA driver, the arena: made so that other processes of the node can map it by a descriptor. In
  * the process that it is of the address itself will do. */
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "drivers/cuda/gpu_cuda.h"
+#include "drivers/descriptors.h"
 
 /* ---- memory by cuMemCreate ---- It lives as long as anybody holds or has mapped it, so what
  * others have imported of an arena can be read after its process was killed. Drivers from 12.0 on
@@ -121,6 +123,10 @@ gf_status gf_cuda_export(struct gf_gpu *gpu, void *handle_out, int *descriptor_o
     if ((status < 0) && (descriptor >= 0)) (void)close(descriptor);
     if (status < 0) return status;
     (void)fcntl(descriptor, F_SETFD, FD_CLOEXEC);
+    if ((descriptor = gf_descriptor_keep(descriptor)) < 0)
+        return gf_fault_set(&gpu->fault, GF_ERR_SYSTEM, GF_RANK_NONE, "fcntl", errno,
+                            "device %d: no descriptor for its memory: %s", (int)cuda->device,
+                            strerror(errno));
     memcpy(handle_out, &handle, sizeof handle);
     *descriptor_out = descriptor;
     return GF_OK;

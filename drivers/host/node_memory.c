@@ -1,6 +1,7 @@
 /* The memory of a rank: what this host lets it have, the memfd, its pages, and how a peer maps it.
  */
 #include "drivers/host/node_state.h"
+#include "drivers/descriptors.h"
 #include "drivers/lines.h"
 
 #include <errno.h>
@@ -201,7 +202,7 @@ static int memfd_take(size_t *bytes, unsigned flags, bool reserves)
     int code;
     if ((fd < 0) && (errno == EINVAL))
         fd = memfd_create("gradientflow", flags | MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (fd < 0) return -1;
+    if ((fd = gf_descriptor_keep(fd)) < 0) return -1;
     if (fstat(fd, &at) == 0) {
         if ((flags & MFD_HUGETLB) != 0) *bytes = node_round_up(*bytes, (size_t)at.st_blksize);
         if ((ftruncate(fd, (off_t)*bytes) == 0) &&

@@ -19,6 +19,7 @@
  * One question is under way at a time, so one descriptor is open at a time. It is asked again after
  * a while: a full socket, or too many descriptors on their way, take nothing. */
 #include "drivers/host/node_state.h"
+#include "drivers/descriptors.h"
 
 #include "drivers/fnv.h"
 
@@ -94,7 +95,8 @@ void gf_node_host_look(struct gf_node *node)
 bool gf_node_socket_open(struct gf_node *node, const char **why_out)
 {
     const int on = 1;
-    node->socket_fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    node->socket_fd =
+        gf_descriptor_keep(socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if ((node->socket_fd < 0) ||
         (setsockopt(node->socket_fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0) ||
         !gf_carried_bind(node->socket_fd, node->name) ||

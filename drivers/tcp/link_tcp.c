@@ -51,6 +51,7 @@
  * asks the kernel once what is ready (edge-triggered, so nothing is armed anew). Streams that have
  * more to do than one turn allows stay in a list. Nothing is allocated after open. */
 #include "drivers/tcp/link_tcp_state.h"
+#include "drivers/descriptors.h"
 
 #include <errno.h>
 #include <linux/sockios.h>
@@ -426,7 +427,7 @@ static gf_status wakes_take(struct gf_tcp_link *tcp)
 {
     struct epoll_event event = {.events = EPOLLIN};
     int node_fd = gf_node_wake_fd(tcp->node);
-    tcp->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    tcp->epoll_fd = gf_descriptor_keep(epoll_create1(EPOLL_CLOEXEC));
     tcp->link.wake_fd = tcp->epoll_fd;
     if ((tcp->epoll_fd >= 0) &&
         ((node_fd < 0) || (epoll_ctl(tcp->epoll_fd, EPOLL_CTL_ADD, node_fd, &event) == 0)))

@@ -1,5 +1,6 @@
 /* Sockets of the control channel: addresses as text, options, listening and connecting. */
 #include "drivers/tcp/rendezvous_socket.h"
+#include "drivers/descriptors.h"
 #include "drivers/lines.h"
 
 #include <arpa/inet.h>
@@ -133,12 +134,17 @@ static int listen_failed(int fd, const char *call, const char *text, struct gf_f
     return -1;
 }
 
+static int socket_open(int family, int type)
+{
+    return gf_descriptor_keep(socket(family, type | SOCK_CLOEXEC, 0));
+}
+
 int gf_socket_listen(const struct gf_place *address, const char *text, struct gf_fault *fault_out)
 {
     const char *call = "socket";
     struct sockaddr_storage at;
     socklen_t bytes = sockaddr_of(address, &at);
-    int fd = socket(address->family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int fd = socket_open(address->family, SOCK_STREAM | SOCK_NONBLOCK);
     if (fd >= 0) {
         option_set(fd, SOL_SOCKET, SO_REUSEADDR, 1);
         call = "bind";
@@ -171,7 +177,7 @@ static int connect_begin(int fd, const struct gf_place *to, const struct gf_plac
 int gf_socket_connect_by(const struct gf_place *to, const struct gf_place *bind_to, uint32_t device,
                          uint64_t keepalive_ns)
 {
-    int fd = socket(to->family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int fd = socket_open(to->family, SOCK_STREAM | SOCK_NONBLOCK);
     if (fd >= 0) gf_socket_options_set(fd, keepalive_ns);
     if ((fd >= 0) && (device != 0)) (void)gf_socket_bind_device(fd, device);
     return connect_begin(fd, to, bind_to);
@@ -192,7 +198,7 @@ bool gf_socket_bind_device(int fd, uint32_t device)
 
 int gf_socket_route(const struct gf_place *to, const struct gf_place *bind_to)
 {
-    return connect_begin(socket(to->family, SOCK_DGRAM | SOCK_CLOEXEC, 0), to, bind_to);
+    return connect_begin(socket_open(to->family, SOCK_DGRAM), to, bind_to);
 }
 
 void gf_socket_close(int *fd)
@@ -263,7 +269,7 @@ int gf_socket_name_connect(const char *name, uint32_t *user_out)
 {
     struct sockaddr_un to;
     socklen_t bytes = named(name, &to);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int fd = socket_open(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK);
     if (fd < 0) return -1;
     int error = (connect(fd, (const struct sockaddr *)&to, bytes) == 0) ? 0 : errno;
     if ((error == 0) && (!gf_socket_user(fd, user_out) || (*user_out != geteuid()))) error = EPERM;
@@ -307,7 +313,7 @@ int gf_socket_name_listen(const char *name, struct gf_fault *fault_out)
     const char *call = "socket";
     struct sockaddr_un at;
     socklen_t bytes = named(name, &at);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int fd = socket_open(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK);
     if (fd >= 0) {
         call = "bind";
         if (bind(fd, (const struct sockaddr *)&at, bytes) == 0) {

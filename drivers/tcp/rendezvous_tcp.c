@@ -1,6 +1,7 @@
 /* The control channel over TCP: each rank is connected to the coordinator, rank 0 (later another);
  * driven by poll(). */
 #include "drivers/tcp/rendezvous_tcp_state.h"
+#include "drivers/descriptors.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -214,8 +215,8 @@ static gf_status tcp_open(const struct gf_rendezvous_setup *setup, void *state, 
     if (tcp->auth.on) dump_set(tcp, false);
     tcp->forked.close = forked;
     gf_forked_add(&tcp->forked);
-    tcp->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (tcp->epoll_fd >= 0) tcp->strangers_fd = epoll_create1(EPOLL_CLOEXEC);
+    tcp->epoll_fd = gf_descriptor_keep(epoll_create1(EPOLL_CLOEXEC));
+    if (tcp->epoll_fd >= 0) tcp->strangers_fd = gf_descriptor_keep(epoll_create1(EPOLL_CLOEXEC));
     if (tcp->strangers_fd < 0)
         status = gf_fault_set(&tcp->base.fault, GF_ERR_SYSTEM, GF_RANK_NONE, "epoll_create1", errno,
                               "control channel: epoll_create1 failed: %s (errno %d)",

@@ -2,6 +2,7 @@
  * anybody can say a hello that fits: such a process is rejected when it proves not to fit, or when
  * it says nothing and another claims the same rank. */
 #include "drivers/tcp/rendezvous_tcp_state.h"
+#include "drivers/descriptors.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -171,7 +172,8 @@ tcp_told gf_tcp_accept(struct tcp *tcp, int listen_fd, uint64_t now_ns,
     struct sockaddr_storage address = {0};
     socklen_t bytes = sizeof address;
     struct gf_place from = {0};
-    int fd = accept4(listen_fd, (struct sockaddr *)&address, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    int fd = gf_descriptor_keep(
+        accept4(listen_fd, (struct sockaddr *)&address, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (fd < 0) {
         if ((errno == EMFILE) || (errno == ENFILE)) {
             stranger_log(tcp, GF_LOG_ERROR, "accept: no file descriptor left");

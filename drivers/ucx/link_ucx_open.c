@@ -7,6 +7,7 @@
  * A transport that does not exist, or a key that fits none, costs only a warning of UCX's; both
  * warnings are caught here and fail the open. */
 #include "drivers/ucx/link_ucx.h"
+#include "drivers/descriptors.h"
 
 #include "drivers/clock.h"
 #include "drivers/devices.h"
@@ -382,7 +383,7 @@ static gf_status wakes_take(struct gf_ucx *ucx)
                             "transports \"%s\" cannot wake a sleeper", ucx->setup.transports);
     ucx->link.wake_fd = (fds[0] < 0) ? fds[1] : fds[0];
     if ((fds[0] < 0) || (fds[1] < 0)) return GF_OK;
-    ucx->link.wake_fd = ucx->wakes_fd = epoll_create1(EPOLL_CLOEXEC);
+    ucx->link.wake_fd = ucx->wakes_fd = gf_descriptor_keep(epoll_create1(EPOLL_CLOEXEC));
     for (int i = 0; (i < 2) && (ucx->wakes_fd >= 0); i++)
         if (epoll_ctl(ucx->wakes_fd, EPOLL_CTL_ADD, fds[i], &event) != 0) wakes_give(ucx);
     if (ucx->wakes_fd >= 0) return GF_OK;

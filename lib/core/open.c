@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "drivers/descriptors.h"
 #include "drivers/devices.h"
 #include "drivers/identity.h"
 #include "lib/context.h"
@@ -270,6 +271,7 @@ static gf_status context_open(const struct gf_layout *layout, const struct gf_co
 {
     struct gf_fault fault = {.code = GF_OK, .peer = GF_RANK_NONE};
     gf_status status;
+    gf_descriptors_hold();
     gf->opening.foreign_before = gf_resident_bytes();
     if (((status = gpu_open(layout, parts, gf, &fault)) < 0) ||
         ((status = rendezvous_open(layout, parts->rendezvous, gf, &fault)) < 0) ||

@@ -1,5 +1,6 @@
 /* A new link in an open context: for another epoch, or with a network where there was none. The
  * region moves, and with it all that lies there. */
+#include "drivers/descriptors.h"
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 #include "lib/core/device_work.h"
@@ -30,6 +31,7 @@ gf_status gf_link_open(gf_context *gf, const struct gf_link_driver *driver,
                        struct gf_fault *fault_out)
 {
     struct gf_link_setup *setup = &gf->opening.link_setup;
+    gf_descriptors_hold();
     setup->epoch = gf->epoch;
     setup->one_node = driver != gf->drivers.fabric;
     return driver->open(setup, gf->opening.link_state, &gf->link, fault_out);
@@ -61,6 +63,7 @@ static gf_status driver_change(gf_context *gf, const struct gf_link_driver *driv
 
 void gf_link_cut(gf_context *gf)
 {
+    gf_descriptors_hold();
     const bool registered = gf->on_device && (gf_device_region_close(gf) == GF_OK);
     (void)gf->link->driver->reset(gf->link, gf->epoch + 1);
     if (gf->link->region == NULL) return; /* gf_gradient() looks at that */
@@ -75,6 +78,7 @@ gf_status gf_link_renew(gf_context *gf, uint32_t network, const void **endpoint_
     const bool is_fabric = driver == gf->drivers.fabric;
     void *endpoint;
     gf_status status;
+    gf_descriptors_hold();
     if (gf->on_device && ((status = gf_device_region_close(gf)) < 0)) return status;
     if (is_fabric != (network == GF_NETWORK_FABRIC))
         status = driver_change(gf, is_fabric ? gf->drivers.link : gf->drivers.fabric);
