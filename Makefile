@@ -22,12 +22,12 @@ endif
 $(if $(filter demo check,$(GOALS)),,$(eval export GF_QUIET := 1))
 endif
 
-# Debian 12 packages, the only list. The library needs the first line, the appliance the second, the tests the third;
-# nvcc calls the host's C++ compiler.
+# Debian 12 packages, the only list. The library needs the first line, the appliance the second, the tests the third, of
+# which nvcc calls the C++ compiler, too.
 PACKAGES := gcc libc6-dev make pkg-config libucx-dev libconfig-dev libsodium-dev \
             libopenblas-serial-dev zlib1g-dev dataset-fashion-mnist \
-            libcmocka-dev clang clang-format-14 libclang-rt-14-dev valgrind iproute2 mandoc spin \
-            $(if $(NVCC),g++) $(if $(filter 1,$(UCX_IB)),$(PACKAGES_IB))
+            libcmocka-dev g++ clang clang-format-14 libclang-rt-14-dev valgrind iproute2 mandoc spin \
+            $(if $(filter 1,$(UCX_IB)),$(PACKAGES_IB))
 
 CFLAGS ?= -O2 -g
 LIBRARIES ?= /usr/lib/$(shell $(CC) -print-multiarch)

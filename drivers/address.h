@@ -6,6 +6,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct gf_place {
     uint16_t family;      /* AF_INET or AF_INET6; 0: none */
     uint16_t port;        /* in network order, as the address is */
@@ -37,4 +41,7 @@ bool gf_place_is_loopback(const struct gf_place *place);
 /* ::ffff:10.0.0.1 is IPv4's 10.0.0.1. */
 void gf_place_plain(struct gf_place *place);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

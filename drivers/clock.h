@@ -6,6 +6,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct gf_clock {
     uint64_t (*now_ns)(const struct gf_clock *clock); /* never goes back; its zero means nothing */
     bool is_real; /* the CPU's counter of ticks runs beside it */
@@ -28,4 +32,7 @@ struct gf_ticks {
 void gf_ticks_begin(struct gf_ticks *ticks, const struct gf_clock *clock);
 uint64_t gf_ticks_now(struct gf_ticks *ticks); /* never goes back */
 
+#ifdef __cplusplus
+}
+#endif
 #endif

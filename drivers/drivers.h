@@ -8,6 +8,10 @@
 #include "link.h"
 #include "rendezvous.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct gf_drivers {
     const struct gf_link_driver *link; /* memory of the node, and any network */
     void *link_arg;
@@ -36,4 +40,7 @@ extern const struct gf_drivers gf_drivers_tcp;
  *     const struct gf_drivers *const gf_drivers_default = &mine; */
 extern const struct gf_drivers *const gf_drivers_default;
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -40,7 +40,7 @@ void gf_error_take(struct gf_error *error, const struct gf_fault *fault)
     (void)snprintf(error->text, sizeof error->text, "%s", fault->text);
 }
 
-_Noreturn void gf_broken(const char *where)
+void gf_broken(const char *where)
 {
     char text[256];
     int length = snprintf(text, sizeof text, "gradientflow: broken invariant at %s\n", where);

@@ -4,6 +4,10 @@
 
 #include "gradientflow.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct gf_log {
     gf_log_fn fn; /* NULL: silent */
     void *user;
@@ -46,6 +50,9 @@ __attribute__((format(printf, 6, 7))) gf_status gf_fault_set(struct gf_fault *fa
     } while (0)
 #define GF_LINE_OF(file, line) GF_LINE_TEXT(file, line)
 #define GF_LINE_TEXT(file, line) file ":" #line ": "
-_Noreturn void gf_broken(const char *where);
+__attribute__((noreturn)) void gf_broken(const char *where);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -5,6 +5,10 @@
 
 #include "fault.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct gf_element_ops;
 
 /* What a device's driver says of its arena, for devices of other ranks of the node. */
@@ -114,15 +118,16 @@ struct gf_gpu_driver {
     /* GF_OK: all that was queued is done; GF_AGAIN */
     gf_status (*finished)(struct gf_queue *queue);
     /* The arena exported to devices of this node, of this process too. All three NULL: this driver
-     * exports none. They may block for calls of the device, for no other rank. export:
+     * exports none. They may block for calls of the device, for no other rank. export_arena:
      * handle_out[GF_GPU_HANDLE_BYTES] is for the others, as it is; with it another process needs the
-     * descriptor, which is the caller's to pass on and to close. import: what a handle exports, as
-     * this device reaches it, by that descriptor, which stays the caller's; -1 in the exporter's own
-     * process. Once a handle until its give_back, which waits for this device's work. The exporter
-     * keeps its arena until all have given it back. GF_ERR_DEVICE, with the fault: refused, and
-     * nothing has changed. */
-    gf_status (*export)(struct gf_gpu *gpu, void *handle_out, int *descriptor_out);
-    gf_status (*import)(struct gf_gpu *gpu, const void *handle, int descriptor, gf_mem *base_out);
+     * descriptor, which is the caller's to pass on and to close. import_arena: what a handle
+     * exports, as this device reaches it, by that descriptor, which stays the caller's; -1 in the
+     * exporter's own process. Once a handle until its give_back, which waits for this device's work.
+     * The exporter keeps its arena until all have given it back. GF_ERR_DEVICE, with the fault:
+     * refused, and nothing has changed. */
+    gf_status (*export_arena)(struct gf_gpu *gpu, void *handle_out, int *descriptor_out);
+    gf_status (*import_arena)(struct gf_gpu *gpu, const void *handle, int descriptor,
+                              gf_mem *base_out);
     void (*give_back)(struct gf_gpu *gpu, const void *handle, gf_mem base);
     /* Between the two this thread's current device is this one, for libraries that look for a
      * current one. They nest with all other calls. Both NULL: there is nothing to make current.
@@ -139,4 +144,7 @@ extern const struct gf_gpu_driver gf_gpu_host;
 extern const struct gf_gpu_driver gf_gpu_cuda;          /* in builds that found cuda.h */
 extern const struct gf_gpu_kernels gf_gpu_cuda_kernels; /* the same; ops/element/cuda */
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -6,6 +6,10 @@
 
 #include "gpu.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* A tag names epoch, step, buffer and move; the driver adds the sender. Two messages under way
  * between the same ranks never share a tag, so a lost one is never mistaken for the next. 51 bits:
  *     epoch 7 | step 12 | buffer 15 | move 17        (each modulo its width)
@@ -222,4 +226,7 @@ void gf_pages_touch(unsigned char *at, size_t bytes);
 extern const struct gf_link_driver gf_link_tcp;
 extern const struct gf_link_driver gf_link_ucx;
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -7,6 +7,10 @@
 #include "address.h"
 #include "fault.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define GF_FRAME_PAYLOAD_MAX 4096u
 #define GF_CONTROL_ADDRESS_BYTES 64u
 #define GF_DATA_PLACES_MAX 8u
@@ -152,4 +156,7 @@ struct gf_rendezvous_driver {
 
 extern const struct gf_rendezvous_driver gf_rendezvous_tcp;
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -71,7 +71,7 @@ static gf_status export(struct gf_gpu *gpu, void *handle_out, int *descriptor_ou
     if ((cuda_world.export_refused > 0) && (--cuda_world.export_refused == 0))
         return gf_fault_set(&gpu->fault, GF_ERR_DEVICE, GF_RANK_NONE,
                             "cuMemExportToShareableHandle", 801, "refused by the test");
-    return gf_gpu_cuda.export(gpu, handle_out, descriptor_out);
+    return gf_gpu_cuda.export_arena(gpu, handle_out, descriptor_out);
 }
 
 static gf_status import(struct gf_gpu *gpu, const void *handle, int descriptor, gf_mem *base_out)
@@ -79,7 +79,7 @@ static gf_status import(struct gf_gpu *gpu, const void *handle, int descriptor, 
     if ((cuda_world.import_refused > 0) && (--cuda_world.import_refused == 0))
         return gf_fault_set(&gpu->fault, GF_ERR_DEVICE, GF_RANK_NONE,
                             "cuMemImportFromShareableHandle", 217, "refused by the test");
-    gf_status status = gf_gpu_cuda.import(gpu, handle, descriptor, base_out);
+    gf_status status = gf_gpu_cuda.import_arena(gpu, handle, descriptor, base_out);
     if ((cuda_world.import_wrong > 0) && (--cuda_world.import_wrong == 0)) *base_out = gpu->arena;
     return status;
 }
@@ -336,8 +336,8 @@ void cuda_world_begin(uint32_t seed, const char *second)
     driver.open = whole_open;
     driver.host_register = host_register;
     driver.host_unregister = host_unregister;
-    driver.export = export;
-    driver.import = import;
+    driver.export_arena = export;
+    driver.import_arena = import;
     cuda_world.export_refused = cuda_world.import_refused = cuda_world.import_wrong = 0;
     cuda_world.wire_ranks = 0;
     cuda_world.ucx_registers = false;

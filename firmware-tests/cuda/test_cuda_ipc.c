@@ -46,7 +46,7 @@ static int export(int out)
         !cuda_fixture_drains(&f.queue))
         return 2;
     while (read(out, &asked, 1) == 1) {
-        if (gf_gpu_cuda.export(f.gpu, handle, &carried.descriptor) != GF_OK) return 3;
+        if (gf_gpu_cuda.export_arena(f.gpu, handle, &carried.descriptor) != GF_OK) return 3;
         if (gf_carried_send(out, &carried) != 0) return 4;
         (void)close(carried.descriptor);
     }
@@ -100,7 +100,7 @@ static int descriptor_of(struct exporter *of)
 static gf_status import_of(struct exporter *of, gf_mem *base_out)
 {
     int descriptor = descriptor_of(of);
-    gf_status status = gf_gpu_cuda.import(f.gpu, of->handle, descriptor, base_out);
+    gf_status status = gf_gpu_cuda.import_arena(f.gpu, of->handle, descriptor, base_out);
     (void)close(descriptor);
     return status;
 }
@@ -161,11 +161,13 @@ TEST(what_a_killed_process_has_given_can_be_read)
         open_fixture(NULL);
         descriptor = descriptor_of(&killed);
         if (mapped_before)
-            assert_int_equal(gf_gpu_cuda.import(f.gpu, killed.handle, descriptor, &base), GF_OK);
+            assert_int_equal(gf_gpu_cuda.import_arena(f.gpu, killed.handle, descriptor, &base),
+                             GF_OK);
         assert_int_equal(kill(killed.process, SIGKILL), 0);
         assert_int_equal(waitpid(killed.process, NULL, 0), killed.process);
         if (!mapped_before)
-            assert_int_equal(gf_gpu_cuda.import(f.gpu, killed.handle, descriptor, &base), GF_OK);
+            assert_int_equal(gf_gpu_cuda.import_arena(f.gpu, killed.handle, descriptor, &base),
+                             GF_OK);
         (void)close(descriptor);
         memset(pinned, 0, sizeof pinned);
         assert_int_equal(gf_gpu_cuda.copy(&f.queue, host(), base, BYTES), GF_OK);
@@ -188,7 +190,7 @@ TEST(a_descriptor_that_is_none_of_device_memory_is_refused)
     (void)close(descriptor_of(&exporter));
     for (int i = 0; i < 2; i++) {
         int descriptor = (i == 0) ? ends[0] : -1;
-        assert_int_equal(gf_gpu_cuda.import(f.gpu, exporter.handle, descriptor, &base),
+        assert_int_equal(gf_gpu_cuda.import_arena(f.gpu, exporter.handle, descriptor, &base),
                          GF_ERR_DEVICE);
         assert_non_null(strstr(f.gpu->fault.text, "cuMemImportFromShareableHandle failed"));
         f.gpu->fault = (struct gf_fault){.peer = GF_RANK_NONE};
@@ -242,16 +244,16 @@ TEST(an_exporter_that_is_refused_says_so)
     int descriptor = -1;
     uint32_t open = descriptors_count();
     open_fixture("GF_FAKE_CUDA_FAIL=cuMemExportToShareableHandle:1:801");
-    assert_int_equal(gf_gpu_cuda.export(f.gpu, handle, &descriptor), GF_ERR_DEVICE);
+    assert_int_equal(gf_gpu_cuda.export_arena(f.gpu, handle, &descriptor), GF_ERR_DEVICE);
     assert_non_null(strstr(f.gpu->fault.text, "cuMemExportToShareableHandle failed"));
-    assert_int_equal(gf_gpu_cuda.export(f.gpu, handle, &descriptor), GF_OK);
+    assert_int_equal(gf_gpu_cuda.export_arena(f.gpu, handle, &descriptor), GF_OK);
     assert_true(fcntl(descriptor, F_GETFD) & FD_CLOEXEC);
     (void)close(descriptor);
     cuda_fixture_end(&f, pinned);
     cuda_fixture_init(&f, "GF_FAKE_CUDA_NO_DESCRIPTORS=1", NULL);
     cuda_fixture_begin(&f, pinned, BYTES);
     assert_false(f.gpu->exports);
-    assert_int_equal(gf_gpu_cuda.export(f.gpu, handle, &descriptor), GF_ERR_DEVICE);
+    assert_int_equal(gf_gpu_cuda.export_arena(f.gpu, handle, &descriptor), GF_ERR_DEVICE);
     assert_non_null(strstr(f.gpu->fault.text, "its memory has no descriptor"));
     cuda_fixture_end(&f, pinned);
     assert_int_equal(descriptors_count(), open);
@@ -285,9 +287,9 @@ TEST(a_process_imports_of_itself_by_address)
     gf_mem base = 0;
     /* is not called */
     open_fixture("GF_FAKE_CUDA_FAIL=cuMemImportFromShareableHandle:1:400");
-    assert_int_equal(gf_gpu_cuda.export(f.gpu, handle, &descriptor), GF_OK);
+    assert_int_equal(gf_gpu_cuda.export_arena(f.gpu, handle, &descriptor), GF_OK);
     (void)close(descriptor);
-    assert_int_equal(gf_gpu_cuda.import(f.gpu, handle, -1, &base), GF_OK);
+    assert_int_equal(gf_gpu_cuda.import_arena(f.gpu, handle, -1, &base), GF_OK);
     assert_true(base == f.gpu->arena);
     gf_gpu_cuda.give_back(f.gpu, handle, base);
     assert_false(f.fake->failure_met());

@@ -116,9 +116,9 @@ gf_status gf_ipc_begin(gf_context *gf)
     }
     handle = handle_of(gf, gf->rank);
     memset(gf->ipc.handles, 0, gf->world * GF_IPC_WORDS * sizeof(float));
-    if (driver->export == NULL) {
+    if (driver->export_arena == NULL) {
         handle[0] = IPC_NOT_BUILT;
-    } else if (driver->export(gf->gpu, handle + 2, &descriptor) < 0) {
+    } else if (driver->export_arena(gf->gpu, handle + 2, &descriptor) < 0) {
         refused(gf, handle, IPC_KEPT, "device memory cannot be exported to the other ranks");
     } else {
         gf_status status = canary_write(gf);
@@ -157,8 +157,8 @@ static gf_status import(gf_context *gf, uint32_t rank, float *own)
         said(gf, what, "its process gives no descriptor of it");
         return GF_OK;
     }
-    status =
-        gf->gpu->driver->import(gf->gpu, handle_of(gf, rank) + 2, descriptor, &gf->ipc.bases[rank]);
+    status = gf->gpu->driver->import_arena(gf->gpu, handle_of(gf, rank) + 2, descriptor,
+                                           &gf->ipc.bases[rank]);
     if (descriptor >= 0) (void)close(descriptor);
     if (status < 0) {
         gf->ipc.bases[rank] = 0;

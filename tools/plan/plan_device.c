@@ -194,5 +194,8 @@ static void gpu_give_back(struct gf_gpu *gpu, const void *handle, gf_mem base)
     .reached = gpu_reached
 
 const struct gf_gpu_driver plan_gpu_host = {.name = "host", .is_host = true, SHARED};
-const struct gf_gpu_driver plan_gpu_device = {
-    .name = "cuda", .export = gpu_export, .import = gpu_import, .give_back = gpu_give_back, SHARED};
+const struct gf_gpu_driver plan_gpu_device = {.name = "cuda",
+                                              .export_arena = gpu_export,
+                                              .import_arena = gpu_import,
+                                              .give_back = gpu_give_back,
+                                              SHARED};
