@@ -22,11 +22,11 @@ extern "C" {
 gf_status gf_config_load(const char *path, struct gf_config *config_out, char *error_out);
 
 /* One "group.key=value" over a loaded configuration, checked like a line of a file; `origin` stands
- * in the error for the file ("--wire", "gf-train"). */
+ * in the error for the file ("--wire", "gf-train"). NULL for any of them is GF_ERR_PARAM, and so below. */
 gf_status gf_config_set(struct gf_config *config, const char *key, const char *value,
                         const char *origin, char *error_out);
 /* texts[count] "group.key=value", in their order; what is asked of keys together is asked once all
- * are set. */
+ * are set. NULL, also in texts[], is GF_ERR_PARAM. */
 gf_status gf_config_set_all(struct gf_config *config, const char *const *texts, uint32_t count,
                             const char *origin, char *error_out);
 
@@ -75,9 +75,9 @@ gf_status gf_open_text(const char *path, const char *const *texts, uint32_t text
                        gf_context **gf_out);
 
 /* The effective configuration as a libconfig file, each key with what is allowed, defaults filled
- * in. What the file at `path` sets is marked; NULL: nothing is. */
+ * in. What the file at `path` sets is marked; NULL: nothing is. Prints nothing where config or out is NULL. */
 void gf_config_print(const struct gf_config *config, const char *path, FILE *out);
-/* The key table as a Markdown table. */
+/* The key table as a Markdown table. Prints nothing where out is NULL. */
 void gf_config_print_table(FILE *out);
 
 #ifdef __cplusplus

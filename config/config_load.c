@@ -257,9 +257,18 @@ static gf_status set_checked(struct gf_config *config, struct gf_config *changed
     return GF_OK;
 }
 
+static gf_status null_refuse(const char *text, char *error_out)
+{
+    if (error_out != NULL) (void)snprintf(error_out, GF_CONFIG_ERROR_BYTES, "%s", text);
+    return GF_ERR_PARAM;
+}
+
 gf_status gf_config_set(struct gf_config *config, const char *key, const char *value,
                         const char *origin, char *error_out)
 {
+    if ((config == NULL) || (key == NULL) || (value == NULL) || (origin == NULL))
+        return null_refuse("gf_config_set: config, key, value or origin is NULL", error_out);
+    if (error_out == NULL) return GF_ERR_PARAM;
     struct gf_config changed = *config;
     if (changed.resolve == NULL) changed.resolve = gf_address_resolve;
     gf_status status = key_set(&changed, key, value, origin, error_out);
@@ -269,6 +278,12 @@ gf_status gf_config_set(struct gf_config *config, const char *key, const char *v
 gf_status gf_config_set_all(struct gf_config *config, const char *const *texts, uint32_t count,
                             const char *origin, char *error_out)
 {
+    bool has_null = (config == NULL) || (origin == NULL) || ((texts == NULL) && (count > 0));
+    for (uint32_t i = 0; !has_null && (i < count); i++) has_null = texts[i] == NULL;
+    if (has_null)
+        return null_refuse("gf_config_set_all: config, texts, one of them or origin is NULL",
+                           error_out);
+    if (error_out == NULL) return GF_ERR_PARAM;
     struct gf_config changed = *config;
     gf_status status = GF_OK;
     if (changed.resolve == NULL) changed.resolve = gf_address_resolve;

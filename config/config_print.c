@@ -49,6 +49,7 @@ void gf_config_print(const struct gf_config *config, const char *path, FILE *out
     config_t tree; /* what the file says; empty where it cannot be read */
     const char *group = "";
     size_t group_length = 0;
+    if ((config == NULL) || (out == NULL)) return;
     if ((path == NULL) || (gf_tree_read(path, GF_CONFIG_FILE_BYTES_MAX, &tree, error) != GF_OK))
         config_init(&tree);
     if (path != NULL)
@@ -99,6 +100,7 @@ static void row_print(const struct gf_setting *setting, const struct gf_config *
 void gf_config_print_table(FILE *out)
 {
     static const struct gf_config zero; /* its effective values are the defaults */
+    if (out == NULL) return;
     (void)fputs("| key | type | default | allowed | meaning |\n|---|---|---|---|---|\n", out);
     for (uint32_t i = 0; i < gf_setting_count; i++) row_print(&gf_settings[i], &zero, out);
 }

@@ -191,7 +191,7 @@ gf_status gf_config_need(const struct gf_config *config, uint32_t needs, char *e
  * config is NULL. */
 uint64_t gf_config_hash(const struct gf_config *config);
 /* The same values as "wire=fp32 algorithm=ring ..", for errors that show a difference; returns
- * text_out. */
+ * text_out. An empty text where config is NULL, nothing where text_out is NULL. */
 char *gf_config_summary(const struct gf_config *config, char *text_out, size_t text_bytes);
 
 #ifdef __cplusplus

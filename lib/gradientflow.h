@@ -307,7 +307,7 @@ gf_status gf_request_wait(gf_context *gf, struct gf_request *request);
 gf_status gf_request_wait_for(gf_context *gf, struct gf_request *request, uint64_t bound_ns);
 
 /* Block `rank` of a vector: its first element and how many, 0 from world on; block =
- * ceil(elem_count / world). */
+ * ceil(elem_count / world). Outputs may be NULL. */
 void gf_block(uint64_t elem_count, uint32_t world, uint32_t rank, uint64_t *first_out,
               uint64_t *count_out);
 
@@ -505,7 +505,7 @@ gf_status gf_trace_checkpoint(gf_context *gf, uint64_t begin_ns, uint64_t end_ns
 /* The whole trace of this rank, read or not, as a file: gf-trace says where the time of the ranks'
  * files went, and makes of them one that Perfetto opens. put() takes it piece by piece and returns
  * 0; another value ends it with GF_ERR_SYSTEM. Valid at any time, on failed contexts too.
- * GF_ERR_PARAM: gf or put is NULL.
+ * GF_ERR_PARAM: gf or put is NULL. user is put()'s and may be NULL.
  * The file is little-endian: the head; tensor_count names of GF_TRACE_NAME_BYTES; record_count
  * records, oldest first. */
 typedef int (*gf_trace_put)(void *user, const void *data, uint64_t size_bytes);

@@ -33,7 +33,7 @@ struct gf_schedule {
 };
 
 /* The learning rate of step `step`, counted from 0: the same bits on every machine. Needs no
- * context. */
+ * context. 0 for NULL. */
 float gf_schedule_rate(const struct gf_schedule *schedule, uint64_t step);
 
 #ifdef __cplusplus

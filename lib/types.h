@@ -153,7 +153,7 @@ typedef enum gf_log_level { GF_LOG_ERROR = 0, GF_LOG_WARN, GF_LOG_INFO, GF_LOG_D
  * not call the library. */
 typedef void (*gf_log_fn)(void *user, gf_log_level level, const char *text);
 /* Such a log: errors and warnings on stderr, more with GF_DEBUG=info or debug. user: a name before
- * each, or NULL. */
+ * each, or NULL. A text that is NULL says nothing. */
 void gf_log_stderr(void *user, gf_log_level level, const char *text);
 
 #ifdef __cplusplus

@@ -368,8 +368,12 @@ gf_status gf_request_wait_for(gf_context *gf, struct gf_request *request, uint64
 void gf_block(uint64_t elem_count, uint32_t world, uint32_t rank, uint64_t *first_out,
               uint64_t *count_out)
 {
-    gf_coll_block((rank < world) ? elem_count : 0, (rank < world) ? world : 1, rank, first_out,
-                  count_out);
+    uint64_t first;
+    uint64_t count;
+    gf_coll_block((rank < world) ? elem_count : 0, (rank < world) ? world : 1, rank, &first,
+                  &count);
+    if (first_out != NULL) *first_out = first;
+    if (count_out != NULL) *count_out = count;
 }
 
 gf_mem gf_exchange_take(gf_context *gf, uint64_t size_bytes)

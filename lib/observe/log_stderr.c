@@ -22,6 +22,7 @@ static struct iovec part(const char *text)
 void gf_log_stderr(void *user, gf_log_level level, const char *text)
 {
     static const char *const names[] = {"error: ", "warning: ", "info: ", "debug: "};
+    if ((text == NULL) || ((uint32_t)level >= sizeof names / sizeof *names)) return;
     const char *program = (user != NULL) ? user : "";
     const struct iovec parts[] = {part(program), part((user != NULL) ? ": " : ""),
                                   part(names[level]), part(text), part("\n")};

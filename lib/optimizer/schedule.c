@@ -75,6 +75,7 @@ static double share_left(const struct gf_schedule *schedule, uint64_t step, doub
 
 float gf_schedule_rate(const struct gf_schedule *schedule, uint64_t step)
 {
+    if (schedule == NULL) return 0.0f;
     uint64_t warm = schedule->warmup_steps;
     uint64_t count = schedule->step_count;
     double base_batch =

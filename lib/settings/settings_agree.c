@@ -70,8 +70,9 @@ char *gf_config_summary(const struct gf_config *config, char *text_out, size_t t
     char value[GF_SETTING_VALUE_BYTES];
     char fallback[GF_SETTING_VALUE_BYTES];
     size_t used = 0;
-    if (text_bytes == 0) return text_out;
+    if ((text_out == NULL) || (text_bytes == 0)) return text_out;
     text_out[0] = '\0';
+    if (config == NULL) return text_out;
     for (uint32_t i = 0; i < 2 * gf_setting_count; i++) {
         const struct gf_setting *setting = &gf_settings[i % gf_setting_count];
         bool first = (setting->offset == offsetof(struct gf_config, exchange.wire)) ||
