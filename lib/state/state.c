@@ -122,21 +122,34 @@ static uint64_t common_hash(const struct gf_state_head *head, const struct parts
 
 #define GF_STATE_POOL_TEXT 96u
 
-/* The first of values[count] that is not finite, or is below 0 where that is not allowed; count:
- * none. Whole blocks first, without a branch in them: a state may have gigabytes. */
-static uint64_t value_wrong(const unsigned char *values, uint64_t count, bool below_zero)
+#define VALUE_BLOCK 256u /* 1 KiB of stack */
+
+/* The highest bit of the answer: it is not finite; of below_out: it is below 0, and not -0. */
+static inline uint32_t value_look(uint32_t bits, uint32_t *below_out)
 {
-    enum { BLOCK = 1024, EXPONENT = 0x7f800000 };
-    uint32_t bits[BLOCK];
-    for (uint64_t first = 0; first < count; first += BLOCK) {
-        const uint32_t block = (count - first < BLOCK) ? (uint32_t)(count - first) : BLOCK;
+    const uint32_t magnitude = bits & 0x7fffffffu;
+    *below_out = (magnitude + 0x7fffffffu) & bits;
+    return magnitude + 0x00800000u; /* all bits of the exponent are set */
+}
+
+/* The first of values[count] that is not finite or, where that is asked, below 0; count: none. A
+ * block at a time without a branch: a state may have gigabytes. */
+static uint64_t value_wrong(const unsigned char *values, uint64_t count, bool ask_below)
+{
+    const uint32_t asked = ask_below ? 0x80000000u : 0;
+    uint32_t bits[VALUE_BLOCK];
+    for (uint64_t first = 0; first < count; first += VALUE_BLOCK) {
+        const size_t block = (count - first < VALUE_BLOCK) ? (size_t)(count - first) : VALUE_BLOCK;
         uint32_t wrong = 0;
+        uint32_t below;
         memcpy(bits, values + first * sizeof *bits, block * sizeof *bits);
-        for (uint32_t i = 0; i < block; i++)
-            wrong |= ((bits[i] & EXPONENT) == EXPONENT) | (!below_zero & (bits[i] > 0x80000000u));
-        for (uint32_t i = 0; (wrong != 0) && (i < block); i++)
-            if (((bits[i] & EXPONENT) == EXPONENT) || (!below_zero && (bits[i] > 0x80000000u)))
-                return first + i;
+        memset(bits + block, 0, (VALUE_BLOCK - block) * sizeof *bits);
+        for (uint32_t i = 0; i < VALUE_BLOCK; i++) {
+            wrong |= value_look(bits[i], &below);
+            wrong |= below & asked;
+        }
+        for (uint32_t i = 0; ((wrong >> 31) != 0) && (i < block); i++)
+            if (((value_look(bits[i], &below) | (below & asked)) >> 31) != 0) return first + i;
     }
     return count;
 }
@@ -152,7 +165,7 @@ static bool pools_valid(const struct parts *parts, const unsigned char *data, ch
     for (uint32_t p = 0; p < POOLS; p++) {
         const uint64_t count = parts->pools[p].elem_count;
         const unsigned char *values = data + parts->pools[p].at;
-        const uint64_t at = value_wrong(values, count, p != MOMENT2);
+        const uint64_t at = value_wrong(values, count, p == MOMENT2);
         float value;
         if (at == count) continue;
         memcpy(&value, values + at * sizeof value, sizeof value);
