@@ -116,6 +116,8 @@ struct gf_config {
         float pre_scale; /* power of two applied before the wire, its inverse after; 0: 1 */
         /* an operation without progress ends with GF_ERR_TIMEOUT; 0: 30 s */
         uint64_t timeout_ns;
+        /* for so long in one place gf_heartbeat() keeps the others waiting; 0: 5 min */
+        uint64_t patience_ns;
         uint64_t doubling_max_bytes; /* algorithm auto: up to here doubling; 0: 8 KiB */
         uint64_t halving_max_bytes;  /* and up to here halving, beyond it ring; 0: 512 KiB */
         uint64_t user_bytes;         /* of the exchange region, for gf_exchange_take() */
@@ -187,7 +189,7 @@ gf_status gf_config_effective(const struct gf_config *config, struct gf_config *
 #define GF_NEED_RATE 0x10u         /* gf_rate(): rate.base is set */
 gf_status gf_config_need(const struct gf_config *config, uint32_t needs, char *error_out);
 /* Of the effective values that must agree on all ranks: not job, rendezvous, device, trace_records,
- * log, drivers, exchange.timeout_ns, nor of link devices, idle, trusted_fabric and huge_pages. 0:
+ * log, drivers, exchange.timeout_ns and patience_ns, nor of link devices, idle, trusted_fabric and huge_pages. 0:
  * config is NULL. */
 uint64_t gf_config_hash(const struct gf_config *config);
 /* The same values as "wire=fp32 algorithm=ring ..", for errors that show a difference; returns

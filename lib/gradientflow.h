@@ -320,8 +320,12 @@ gf_mem gf_exchange_take(gf_context *gf, uint64_t size_bytes);
 /* Marks the context aborted and returns; safe in any thread and in signal handlers, until
  * gf_close(). The next call on the context answers GF_ERR_ABORTED, and the other ranks are told. */
 void gf_abort(gf_context *gf);
-/* Says "computing, not stuck" to the others, and moves messages a little. Not beside another call
- * on this context, so not from a thread or signal handler of its own. */
+/* Says "computing, not stuck" to the others, and moves messages a little. Who waits for this rank waits
+ * for exchange.timeout_ns more from each call on, so a call each quarter of that is enough for a
+ * checkpoint or an evaluation of minutes. It counts for exchange.patience_ns since this rank last
+ * began an operation or a step, and no longer: a program that hangs in a loop with this call is named
+ * then. Rank 0, which tells the others, must poll, too. Not beside another call on this context, so
+ * not from a thread or signal handler of its own. */
 gf_status gf_heartbeat(gf_context *gf);
 
 /* What a checkpoint must hold: weights, momentum, history, selection, loss scale, step,

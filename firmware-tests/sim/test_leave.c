@@ -152,43 +152,42 @@ TEST(closing_in_the_middle_of_a_step_is_told_to_the_others)
     }
 }
 
-static void act_close_late(struct world *w, uint32_t rank)
-{
-    /* the coordinator may have been asked before */
-    bool told = gf_error_last(w->ranks[rank].gf)->code != GF_OK;
-    assert_int_equal(gf_close(w->ranks[rank].gf), told ? GF_OK : GF_ERR_TIMEOUT);
-    if (!told) assert_true(world_logged(w, rank, "ends alone"));
-    w->ranks[rank].gf = NULL;
-}
-
 static gf_status close_early_progress(struct world *w, uint32_t rank, void *arg)
 {
     const struct world_interrupt *interrupt = arg;
     if (rank == interrupt->rank) {
         gf_status status = gf_close_poll(w->ranks[rank].gf);
-        if (status != GF_AGAIN) act_close_late(w, rank);
-        return status;
+        if (status != GF_AGAIN) act_close(w, rank);
+        return (status == GF_ERR_PEER) ? GF_OK : status; /* it hears what the others do */
     }
     return world_step_progress(w, rank, &((struct world_interrupt *)arg)->step);
 }
 
-/* It leaves in good order, but the others go on: what they wait for does not come, and it was not
- * theirs to send. */
-TEST(closing_between_steps_while_others_go_on_is_named)
+/* It leaves in good order, but the others go on: what they wait for does not come. All hear at once,
+ * and no deadline is waited for. */
+TEST(closing_between_steps_while_others_go_on_is_told_at_once)
 {
     for (uint32_t world = 2; world <= 4; world++) {
-        /* the coordinator too, which has only itself to ask */
         for (uint32_t culprit = 0; culprit < world; culprit++) {
             struct world_setup setup = brief_setup(world);
             struct world_interrupt interrupt = {.rank = culprit};
             struct world_step step = {.order = WORLD_FORWARD};
+            char text[64];
+            uint64_t begin_ns;
             if (!real_links_takes(world)) continue;
             WORLD_OPEN(w, &setup);
             world_step_ok(&w, &step);
+            begin_ns = gf_sim_now_ns(w.sim);
             world_run(&w, close_early_progress, &interrupt);
-            for (uint32_t rank = 0; rank < world; rank++)
-                if (rank != culprit)
-                    expect_named(&w, rank, GF_ERR_TIMEOUT, culprit, "it has closed its context");
+            assert_true((real_links_driver() != NULL) ||
+                        (gf_sim_now_ns(w.sim) - begin_ns < DRAIN_NS + 5000000));
+            (void)snprintf(text, sizeof text, "rank %u closed its context behind step 1, and rank",
+                           culprit);
+            for (uint32_t rank = 0; rank < world; rank++) {
+                if (rank == culprit) continue;
+                expect_named(&w, rank, GF_ERR_PEER, culprit, text);
+                assert_int_equal(gf_error_last(w.ranks[rank].gf)->step, 2);
+            }
         }
     }
 }
@@ -268,6 +267,7 @@ TEST(a_rank_that_never_declares_is_named_with_its_step)
         struct world_setup setup = brief_setup(3);
         struct world_step step = {.order = WORLD_FORWARD};
         struct world_interrupt interrupt = {.rank = culprit, .after_tensors = 1};
+        setup.config.exchange.patience_ns = 10000000;
         WORLD_OPEN(w, &setup);
         world_step_ok(&w, &step);
         world_run(&w, lagging_progress, &interrupt);
@@ -276,6 +276,56 @@ TEST(a_rank_that_never_declares_is_named_with_its_step)
             assert_int_equal(gf_error_last(w.ranks[rank].gf)->step, 2);
             assert_non_null(strstr(gf_error_last(w.ranks[rank].gf)->text, "computing"));
         }
+    }
+}
+
+/* ---- heartbeats ---- */
+
+/* A rank makes the first step, calls gf_heartbeat() each 50 ms until `busy_ns` have passed, and goes
+ * on. */
+struct busy {
+    struct world_step step;
+    uint32_t rank;
+    uint64_t until_ns, beat_ns;
+};
+
+static gf_status busy_progress(struct world *w, uint32_t rank, void *arg)
+{
+    struct busy *busy = arg;
+    uint64_t now_ns = gf_sim_now_ns(w->sim);
+    if ((rank != busy->rank) || (now_ns >= busy->until_ns))
+        return world_step_progress(w, rank, &busy->step);
+    if (now_ns < busy->beat_ns) return GF_AGAIN;
+    busy->beat_ns = now_ns + TIMEOUT_NS / 4;
+    gf_sim_wake_at(w->sim, rank, busy->beat_ns);
+    gf_status status = gf_heartbeat(w->ranks[rank].gf);
+    return (status < 0) ? status : GF_AGAIN;
+}
+
+/* Three times the timeout, each rank; a bound below that is one. */
+TEST(a_heartbeat_keeps_the_others_waiting_up_to_its_bound)
+{
+    SIM_ONLY;
+    for (uint32_t row = 0; row < 2 * 3; row++) {
+        struct world_setup setup = brief_setup(3);
+        struct world_step step = {.order = WORLD_FORWARD};
+        struct busy busy = {.step.order = WORLD_FORWARD, .rank = row % 3};
+        bool is_short = (row >= 3);
+        if (is_short) setup.config.exchange.patience_ns = TIMEOUT_NS;
+        WORLD_OPEN(w, &setup);
+        world_step_ok(&w, &step);
+        uint64_t begin_ns = gf_sim_now_ns(w.sim);
+        busy.until_ns = begin_ns + (is_short ? 8 : 3) * TIMEOUT_NS;
+        world_run(&w, busy_progress, &busy);
+        uint64_t took_ns = gf_sim_now_ns(w.sim) - begin_ns;
+        assert_true(took_ns > 2 * TIMEOUT_NS);
+        if (!is_short) {
+            world_expect(&w, GF_OK);
+            continue;
+        }
+        assert_true(took_ns < 3 * TIMEOUT_NS + ANSWER_NS);
+        for (uint32_t rank = 0; rank < 3; rank++)
+            expect_named(&w, rank, GF_ERR_TIMEOUT, busy.rank, "computing");
     }
 }
 
@@ -353,6 +403,7 @@ TEST(who_does_not_close_is_named)
 {
     SIM_ONLY;
     struct world_setup setup = brief_setup(3);
+    setup.config.exchange.patience_ns = 10000000;
     WORLD_OPEN(w, &setup);
     world_run(&w, one_stays_progress, NULL);
     expect_named(&w, 1, GF_ERR_TIMEOUT, 1, "it has not closed its context, rank 0 has");

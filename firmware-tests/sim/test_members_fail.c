@@ -27,6 +27,43 @@ TEST(a_dead_rank_is_named_with_where_it_was)
     }
 }
 
+/* Its last word is of step 175; by then all ranks have had its votes in 200. */
+TEST(a_dead_rank_is_named_with_the_step_that_the_coordinator_has_reached)
+{
+    members_world_open(3, false, 0);
+    members_world_until(GF_OK);
+    place(2, 175, 30, GF_OPERATION_STEP, GF_RANK_NONE);
+    for (int turn = 0; turn < 300; turn++) assert_true(members_world_progress(GF_OK));
+    place(0, 200, 60, GF_OPERATION_NONE, GF_RANK_NONE);
+    world.ranks[2].stopped = true;
+    fake_cut(&fake, 2, "closed");
+    members_world_until(GF_ERR_PEER);
+    assert_all_failed(GF_ERR_PEER, 2,
+                      "rank 2 died: closed; rank 0 was in step 200, between operations");
+    for (uint32_t rank = 0; rank < 2; rank++) assert_int_equal(error_of(rank)->step, 200);
+    members_world_end();
+}
+
+static const char *name_of(void *unused, uint32_t tensor)
+{
+    return (tensor == 5) ? "conv1.weight" : "";
+}
+
+TEST(a_tensor_with_a_name_is_told_by_it)
+{
+    members_world_open(3, false, 0);
+    members_world_until(GF_OK);
+    for (uint32_t rank = 0; rank < 3; rank++)
+        world.ranks[rank].members->setup.tensor_name = name_of;
+    place(2, 7, 30, GF_OPERATION_STEP, 1);
+    for (int turn = 0; turn < 300; turn++) assert_true(members_world_progress(GF_OK));
+    world.ranks[2].stopped = true;
+    fake_cut(&fake, 2, "closed");
+    members_world_until(GF_ERR_PEER);
+    assert_all_failed(GF_ERR_PEER, 2, "buffer 2, tensor 5 \"conv1.weight\" (as of");
+    members_world_end();
+}
+
 /* "Died" is what its kernel has said. */
 TEST(the_end_of_a_connection_is_told_and_no_death_that_nobody_saw)
 {

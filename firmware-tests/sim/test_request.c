@@ -323,6 +323,7 @@ TEST(calls_that_differ_end_on_every_rank_and_are_named)
     for (size_t row = 0; row < LENGTH(cases); row++) {
         struct world_setup setup = setup_of(4);
         uint64_t begin_ns;
+        setup.config.exchange.patience_ns = 10000000; /* who calls nothing shows signs of life */
         WORLD_OPEN(w, &setup);
         begin_ns = gf_sim_now_ns(w.sim);
         calls_fill(&calls, 4, &cases[row].call);

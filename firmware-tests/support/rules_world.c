@@ -35,6 +35,8 @@ void rules_make(int which, bool bare)
     memset(&rules_asked, 0, sizeof rules_asked);
     setup.config.exchange.user_bytes = 4096;
     setup.config.rendezvous.join_timeout_ns = UINT64_C(1000000000);
+    setup.config.exchange.patience_ns =
+        UINT64_C(10000000); /* the peer shows signs of life for ever */
     setup.config.rate.base_rate = 0.25f;
     if (!bare) setup.config.optimizer.kind = GF_OPTIMIZER_SGD;
     if (!bare) setup.config.optimizer.half_weights = GF_TYPE_F16;

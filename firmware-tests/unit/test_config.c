@@ -75,6 +75,7 @@ static const struct {
     {"exchange.average", "sum", "\"samples\"", "samples", "\"mean\"", "\"SUM\"", "0", NULL},
     {"exchange.pre_scale", "1.0", "0.25", "0.25", "0", "8589934592.0", "\"0.25\"", NULL},
     {"exchange.timeout", "30 s", "\"1.5 min\"", "90 s", "\"9 ms\"", "\"25 h\"", "false", NULL},
+    {"exchange.patience", "5 min", "\"1.5 h\"", "90 min", "\"9 ms\"", "\"25 h\"", "false", NULL},
     {"exchange.doubling_max_bytes", "8 KiB", "\"1 B\"", "1 B", "0", "\"2 GiB\"", "0.5", NULL},
     {"exchange.halving_max_bytes", "512 KiB", "\"1 MiB\"", "1 MiB", "0", "\"2G\"", "[1]", NULL},
     {"exchange.user_bytes", "0 B", "\"64 GiB\"", "64 GiB", "-1", "68719476737L", "1.0", NULL},

@@ -150,6 +150,7 @@ static const struct {
     {"exchange.pre_scale", 0, (double)__builtin_nanf(""), NULL, false},
     {"exchange.pre_scale", 0, (double)__builtin_inff(), NULL, false},
     {"exchange.timeout", 1, 0, NULL, false},
+    {"exchange.patience", 1, 0, NULL, false},
     {"optimizer.kind", 4, 0, NULL, false},
     {"optimizer.momentum", 0, 0.999, NULL, true},
     {"optimizer.weight_decay", 0, 1, NULL, true},
@@ -309,6 +310,7 @@ TEST(hash_and_summary_see_exactly_what_must_agree)
                                                "link.trusted_fabric",
                                                "device.",
                                                "exchange.timeout",
+                                               "exchange.patience",
                                                "trace."};
     static struct gf_config zero;
     char text[160];

@@ -25,6 +25,7 @@ void gf_drivers_close(gf_context *gf)
 static gf_status leave_progress(gf_context *gf, void *arg)
 {
     uint64_t now_ns = gf_poll_begin(gf);
+    uint64_t from;
     gf_status status;
     (void)arg;
     if (gf->error.code != GF_OK) return gf_failing_poll(gf, now_ns);
@@ -34,7 +35,9 @@ static gf_status leave_progress(gf_context *gf, void *arg)
     (void)gf->link->driver->progress(gf->link);
     status = gf_members_leave(gf->members, gf_awake(gf));
     if (status < 0) return gf_fail_from(gf, gf_members_error(gf->members));
-    if ((status != GF_AGAIN) || (gf_awake(gf) <= gf->opening.leave_ns)) return status;
+    if ((status != GF_AGAIN) || (gf_awake(gf) <= gf->opening.leave_ns) ||
+        (gf_members_patience(gf->members, gf_awake(gf), &from) > 0))
+        return status;
     if (gf_members_leave_late(gf->members) == GF_AGAIN) return GF_AGAIN;
     gf->opening.left_late = true;
     gf_log_line(
@@ -122,6 +125,9 @@ gf_status gf_heartbeat(gf_context *gf)
     gf->polled.link_ns = 0;
     /* gf_epoch_poll() moves the rest; no link that fails ends it */
     if (gf->phase == GF_PHASE_AGREE) return GF_OK;
-    (void)gf_progress(gf, now_ns);
+    if (gf_progress(gf, now_ns) < 0) return gf->error.code;
+    gf_device_turn_begin(gf);
+    (void)gf_ops_progress(gf, now_ns); /* what it has begun does not wait for it */
+    gf_device_turn_end(gf, gf_doing(gf));
     return gf->error.code;
 }

@@ -347,6 +347,14 @@ void gf_ops_forgive(gf_context *gf, uint64_t span_ns)
     gf->under_way.ended_ns += span_ns;
 }
 
+void gf_ops_patient(gf_context *gf, uint64_t from, uint64_t since_ns)
+{
+    for (uint32_t left = gf->under_way.busy; left != 0; left &= left - 1) {
+        struct gf_op *op = gf_op_first(&gf->under_way, left);
+        if ((op->order >= from) && (op->coll.moved_ns < since_ns)) op->coll.moved_ns = since_ns;
+    }
+}
+
 void gf_ops_reset(gf_context *gf)
 {
     for (uint32_t i = 0; i < gf->under_way.count; i++) {

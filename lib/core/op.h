@@ -156,6 +156,8 @@ void gf_ops_begin(gf_context *gf);
 void gf_ops_cancel(gf_context *gf, gf_status error);
 bool gf_ops_drained(gf_context *gf, uint64_t now_ns);
 void gf_ops_forgive(gf_context *gf, uint64_t span_ns); /* deadlines under way are so much later */
+/* each of them from that number on moved at that time, or later */
+void gf_ops_patient(gf_context *gf, uint64_t from, uint64_t since_ns);
 void gf_ops_reset(gf_context *gf);
 
 /* For whom and for what this rank waits, as of now_ns. */

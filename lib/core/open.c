@@ -208,6 +208,12 @@ static void short_timeout_say(const gf_context *gf)
                 "found out whose it was");
 }
 
+static const char *tensor_name(void *context, uint32_t tensor)
+{
+    const gf_context *gf = context;
+    return (tensor < gf->tensor_count) ? gf->tensors[tensor].name : NULL;
+}
+
 static gf_status members_open(const struct gf_layout *layout, void *state, uint64_t tensors_hash,
                               gf_context *gf)
 {
@@ -222,7 +228,9 @@ static gf_status members_open(const struct gf_layout *layout, void *state, uint6
                                      .silent_ns = gf->config.exchange.timeout_ns,
                                      .grace_ns = gf_grace_ns(gf->config.exchange.timeout_ns),
                                      .waits = gf_waits_answer,
+                                     .tensor_name = tensor_name,
                                      .waits_of = gf,
+                                     .patience_ns = gf->config.exchange.patience_ns,
                                      .away_ns = &gf->polled.away_ns,
                                      .address = gf->config.rendezvous.address,
                                      .endpoint_bytes_max = layout->link.endpoint_bytes_max,

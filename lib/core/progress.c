@@ -47,6 +47,16 @@ uint64_t gf_poll_begin(gf_context *gf)
     return now_ns;
 }
 
+/* A rank has called gf_heartbeat(): to whoever waits for it that is as if something had moved then. */
+static void patience_have(gf_context *gf, uint64_t now_ns)
+{
+    uint64_t from = 0;
+    uint64_t left_ns = gf_members_patience(gf->members, gf_awake(gf), &from);
+    uint64_t timeout_ns = gf->config.exchange.timeout_ns;
+    if ((left_ns > 0) && (now_ns + left_ns > timeout_ns))
+        gf_ops_patient(gf, from, now_ns + left_ns - timeout_ns);
+}
+
 gf_status gf_progress(gf_context *gf, uint64_t now_ns)
 {
     gf_status status;
@@ -69,5 +79,7 @@ gf_status gf_progress(gf_context *gf, uint64_t now_ns)
     gf->polled.members_skip = MEMBERS_EVERY;
     gf->polled.members_ns = now_ns;
     status = gf_members_poll(gf->members, gf_awake(gf));
-    return (status < 0) ? gf_fail_from(gf, gf_members_error(gf->members)) : GF_OK;
+    if (status < 0) return gf_fail_from(gf, gf_members_error(gf->members));
+    patience_have(gf, now_ns);
+    return GF_OK;
 }

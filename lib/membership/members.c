@@ -97,6 +97,8 @@ void gf_members_epoch_begin(struct gf_members *members, const void *endpoint, si
     members->cut = (struct members_cut){.told = false};
     members->join_fails_ns = 0;
     members->flush_first = members->seen_by = 0;
+    members->closed = (struct members_closed){.rank = GF_RANK_NONE};
+    members->beat_ns = members->patient_ns = members->patient_from = members->patient_told_ns = 0;
     members->call_count = 0;
     members->calls[0] = (struct members_call){.hash = GF_FNV_START};
     members->now_ns = members->opened_ns = members->connected_ns = members->moved_ns =
@@ -169,13 +171,16 @@ static void status_send(struct gf_members *members)
 {
     const struct gf_position *now = &members->position;
     const struct gf_position *sent = &members->status_position;
-    bool changed = !same_place(now, sent);
+    /* a heartbeat that it has not told is a change, too */
+    bool changed = !same_place(now, sent) || (members->beat_ns > members->status_ns);
     uint64_t age_ns = members->now_ns - members->status_ns;
     /* The coordinator hears them all. */
     uint64_t rest_ns = MEMBERS_STATUS_NS + members->setup.world * UINT64_C(1000000);
     if (members_coordinates(members) || members_over(members) || !gf_members_here(members, 0))
         return;
-    if (age_ns < (changed ? rest_ns : MEMBERS_ALIVE_NS + rest_ns)) return;
+    if ((age_ns < (changed ? rest_ns : MEMBERS_ALIVE_NS + rest_ns)) &&
+        !gf_members_closed_is_due(members))
+        return;
     members->status_ns = members->now_ns;
     members->status_position = *now;
     gf_members_owe(members, 0, MEMBERS_STATUS);
@@ -203,6 +208,7 @@ void gf_members_pump(struct gf_members *members)
     gf_status status = gf_members_events(members);
     if (status < 0) channel_failed(members, &members->rendezvous->fault, status);
     gf_members_join_time(members);
+    gf_members_closed_look(members);
     gf_members_inquiry_time(members);
     status_send(members);
     gf_members_flush(members);
@@ -223,7 +229,12 @@ gf_status gf_members_poll(struct gf_members *members, uint64_t now_ns)
 
 void gf_members_heartbeat(struct gf_members *members, uint64_t now_ns)
 {
+    uint64_t from = 0;
+    uint64_t patience_ns;
     gf_members_touch(members, now_ns);
+    members->beat_ns = now_ns;
+    patience_ns = gf_members_patience_own(members, &from);
+    gf_members_patience_take(members, patience_ns, from);
     status_send(members);
     gf_members_flush(members);
 }
@@ -246,6 +257,8 @@ gf_status gf_members_leave(struct gf_members *members, uint64_t now_ns)
         gf_members_owe(members, 0, MEMBERS_STATUS); /* where it left: the others may be further */
         gf_members_owe(members, 0, MEMBERS_BYE);
     }
+    if (!members->leaving && (members->state == MEMBERS_MEMBER) && members_coordinates(members))
+        gf_members_closed_note(members, 0, &members->position);
     members->leaving = true;
     gf_members_pump(members);
     if (members->state == MEMBERS_FAILED) return members->error.code;

@@ -69,7 +69,10 @@ struct gf_members_setup {
      * an inquiry. NULL: for nobody */
     uint64_t grace_ns;
     void (*waits)(void *waits_of, struct gf_waits *waits_out);
+    /* for texts; NULL, or an answer that is NULL or empty: it has no name */
+    const char *(*tensor_name)(void *waits_of, uint32_t tensor);
     void *waits_of;
+    uint64_t patience_ns; /* for so long without moving gf_members_heartbeat() asks for patience */
     const uint64_t *away_ns; /* what the clock that this is polled with leaves out; NULL: nothing */
     const char *address;     /* for texts */
     struct gf_offer offer;
@@ -161,8 +164,13 @@ void gf_members_tell(struct gf_members *members, const struct gf_error *error);
  * (GF_ERR_MISMATCH on all ranks). */
 void gf_members_call(struct gf_members *members, gf_operation operation, gf_type type,
                      uint32_t root, uint64_t elem_count);
-/* "Computing": at most every 100 ms, tells the coordinator. */
+/* "Computing": for silent_ns no deadline is to pass of an operation that this rank has not begun, as
+ * long as this rank has not stood in one place for longer than setup.patience_ns. The coordinator is
+ * told at most every 100 ms, and tells all. */
 void gf_members_heartbeat(struct gf_members *members, uint64_t now_ns);
+/* For how much longer a rank, this or another one, asks for patience, and from which operation on
+ * (struct gf_wait, order); 0: none does. */
+uint64_t gf_members_patience(const struct gf_members *members, uint64_t now_ns, uint64_t *from_out);
 /* Leaving in good order: GF_AGAIN until every rank that lives has said so too; connections that end
  * after that are no failure. */
 gf_status gf_members_leave(struct gf_members *members, uint64_t now_ns);

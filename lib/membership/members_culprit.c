@@ -10,7 +10,23 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-struct members_place gf_members_place(const struct gf_position *position)
+/* ", buffer 3, tensor 12 \"conv1.weight\"" */
+static void tensor_text(const struct gf_members *members, const struct gf_position *position,
+                        char *text_out, size_t bytes)
+{
+    const struct gf_members_setup *setup = &members->setup;
+    const char *name = NULL;
+    if (setup->tensor_name != NULL) name = setup->tensor_name(setup->waits_of, position->tensor);
+    if ((name != NULL) && (name[0] != '\0'))
+        (void)snprintf(text_out, bytes, ", buffer %u, tensor %u \"%.32s\"", position->buffer,
+                       position->tensor, name);
+    else
+        (void)snprintf(text_out, bytes, ", buffer %u, tensor %u", position->buffer,
+                       position->tensor);
+}
+
+struct members_place gf_members_place(const struct gf_members *members,
+                                      const struct gf_position *position)
 {
     struct members_place place;
     bool runs = (position->operation != GF_OPERATION_NONE);
@@ -18,8 +34,7 @@ struct members_place gf_members_place(const struct gf_position *position)
                          runs ? "operation " : "between operations",
                          runs ? gf_operation_name((gf_operation)position->operation) : "");
     if (runs && (position->tensor != GF_TENSOR_NONE))
-        (void)snprintf(place.text + wrote, sizeof place.text - (size_t)wrote,
-                       ", buffer %u, tensor %u", position->buffer, position->tensor);
+        tensor_text(members, position, place.text + wrote, sizeof place.text - (size_t)wrote);
     return place;
 }
 
@@ -30,6 +45,7 @@ struct members_told *gf_members_told_own(struct gf_members *members)
                                   .unmoved_ns = members->now_ns - members->moved_ns,
                                   .calls = members->call_count,
                                   .call = members->calls[members->call_count % MEMBERS_CALLS]};
+    told->patience_ns = gf_members_patience_own(members, &told->patience_from);
     return told;
 }
 
@@ -167,7 +183,7 @@ static const char *spared(const struct gf_members *members)
 
 static void silent_end(struct gf_members *members, uint32_t culprit)
 {
-    char last[128] = "before it said where it was";
+    char last[160] = "before it said where it was";
     char others[40] = "";
     uint32_t silent_count = 0;
     const struct member *peer = gf_members_of(members, culprit);
@@ -175,7 +191,7 @@ static void silent_end(struct gf_members *members, uint32_t culprit)
     if (peer->said.heard_ns != 0)
         (void)snprintf(last, sizeof last, "%.1f s ago in %s",
                        (double)(members->now_ns - peer->said.heard_ns) / 1e9,
-                       gf_members_place(position).text);
+                       gf_members_place(members, position).text);
     for (uint32_t rank = 1; rank < members->setup.world; rank++)
         silent_count += gf_members_is_silent(members, rank);
     if (silent_count > 1) (void)snprintf(others, sizeof others, "; silent ranks: %u", silent_count);
@@ -220,7 +236,7 @@ static void lag_end(struct gf_members *members, uint32_t culprit)
     gf_members_fail_in(members, GF_ERR_TIMEOUT, culprit, &told->position,
                        "rank %u is behind in %s: %s; last moved "
                        "%.1f s ago%s (rank %u asked)%s",
-                       culprit, gf_members_place(&told->position).text, waits,
+                       culprit, gf_members_place(members, &told->position).text, waits,
                        (double)told->unmoved_ns / 1e9, gap, members->seen_by, spared(members));
 }
 

@@ -24,15 +24,20 @@ static void rank_lost(struct gf_members *members, uint32_t rank, gf_rendezvous_e
     if (members->state == MEMBERS_JOINING)
         gf_members_join_failf(members, GF_ERR_PEER, rank, "rank %u %s while ranks were joining: %s",
                               rank, fate, how);
+    else if (told->step <
+             members->position.step) /* this rank's step began by its vote in the last */
+        gf_members_failf(members, GF_ERR_PEER, rank, "rank %u %s: %.80s; rank %u was in %s", rank,
+                         fate, how, members->setup.rank,
+                         gf_members_place(members, &members->position).text);
     else if (peer->said.heard_ns != 0)
         gf_members_fail_in(members, GF_ERR_PEER, rank, told,
                            "rank %u %s: %.80s in %s (as of %.1f s ago)", rank, fate, how,
-                           gf_members_place(told).text,
+                           gf_members_place(members, told).text,
                            (double)(members->now_ns - peer->said.heard_ns) / 1e9);
     else
         gf_members_failf(members, GF_ERR_PEER, rank, "rank %u %s: %.80s while rank %u was in %s",
                          rank, fate, how, members->setup.rank,
-                         gf_members_place(&members->position).text);
+                         gf_members_place(members, &members->position).text);
 }
 
 static void on_connected(struct gf_members *members, uint32_t rank)
@@ -57,6 +62,7 @@ static void on_told(struct gf_members *members, struct member *peer, struct gf_g
         return;
     }
     peer->said.heard_ns = (members->now_ns > 0) ? members->now_ns : 1;
+    gf_members_patience_take(members, peer->said.told.patience_ns, peer->said.told.patience_from);
     if (inquiry == 0) return;
     peer->said.answered = inquiry;
     peer->said.answer_ns = gf_members_inquiry_age(members);
@@ -101,7 +107,11 @@ static bool coordinator_frame(struct gf_members *members, uint32_t from, uint32_
         if (!was_away(members, &error)) error = gf_members_gave_up(from, &error);
         if (!gf_members_rejected(members, &error)) gf_members_fail(members, &error, &error);
         break;
-    case MEMBERS_BYE: peer->leaves = true; return !get->bad && (members->state != MEMBERS_JOINING);
+    case MEMBERS_BYE:
+        peer->leaves = true;
+        if (members->state == MEMBERS_JOINING) return false;
+        gf_members_closed_note(members, from, &peer->said.told.position);
+        break;
     default: return false;
     }
     return !get->bad;
@@ -118,6 +128,7 @@ static bool rank_frame(struct gf_members *members, uint32_t kind, struct gf_get 
         return members->state == MEMBERS_JOINING;
     case MEMBERS_GO: gf_members_join_go(members); break;
     case MEMBERS_LINK: return gf_members_link_take(members, get);
+    case MEMBERS_NEWS: gf_members_news_walk(&(struct gf_walk){.get = get}, members); break;
     case MEMBERS_ASK:
         members->inquiry = gf_get_u32(get);
         gf_members_inquiry_note(members);

@@ -35,6 +35,8 @@ static void told_walk(struct gf_walk *walk, struct members_told *told)
                                              GF_FIELD(members_told, position.waits_for),
                                              GF_FIELD(members_told, unmoved_ns),
                                              GF_FIELD(members_told, position.unpolled_ns),
+                                             GF_FIELD(members_told, patience_ns),
+                                             GF_FIELD(members_told, patience_from),
                                              GF_FIELD(members_told, calls),
                                              GF_FIELD(members_told, call.hash),
                                              GF_FIELD(members_told, call.elem_count),
@@ -213,6 +215,7 @@ static uint32_t frame_put(struct gf_members *members, struct member *to, members
         told_walk(&walk, gf_members_told_own(members));
         if (frame == MEMBERS_POSITION) waits_walk(&walk, gf_members_waits_own(members));
         break;
+    case MEMBERS_NEWS: gf_members_news_walk(&walk, members); break;
     case MEMBERS_GIVES_UP: error_walk(&walk, &members->tell); break;
     case MEMBERS_ERROR:
         error_walk(&walk, &members->tell);

@@ -7,6 +7,7 @@
  *                                       dies
  *     rank r: FAULT   0: ASK   r: POSITION   0: ERROR         -> FAILED, the same text on all ranks
  *     rank r: GIVES_UP                  0: ERROR              -> FAILED
+ *     rank r: STATUS, which asks for patience, or STATUS, BYE   0: NEWS to all others
  *     rank r: BYE     0: ALL_GONE                             -> GONE, connections may end
  *     DO_VIEW_CHANGE, PREPARE, ACCEPT, COMMIT                 -> JOINING, in the next epoch
  *                                                             (lib/elastic/view.c)
@@ -40,6 +41,7 @@ typedef enum members_frame {
     MEMBERS_BYE,
     MEMBERS_ALL_GONE,
     MEMBERS_LINK,
+    MEMBERS_NEWS,           /* who has closed its context; for how long patience is asked for */
     MEMBERS_DO_VIEW_CHANGE, /* these and the rest belong to no epoch: lib/elastic/view_frames.c */
     MEMBERS_START_VIEW,
     MEMBERS_PREPARE,
@@ -92,8 +94,18 @@ static inline uint32_t members_kind(const struct gf_rendezvous_event *event)
 struct members_told {
     struct gf_position position;
     uint64_t unmoved_ns; /* since step, sequence or operation changed */
-    uint64_t calls;      /* requests posted in this epoch; the last one */
+    /* gf_heartbeat(): for so long from now no deadline is to pass of an operation with this number or
+     * a higher one; this rank has begun those below it */
+    uint64_t patience_ns, patience_from;
+    uint64_t calls; /* requests posted in this epoch; the last one */
     struct members_call call;
+};
+
+/* Of those that have closed their contexts the one that had begun the fewest operations: whoever
+ * begins one more waits for it in vain. */
+struct members_closed {
+    uint32_t rank; /* GF_RANK_NONE: nobody has */
+    uint64_t step, sequence;
 };
 
 /* What is known of a member id's process. */
@@ -172,6 +184,11 @@ struct gf_members {
     /* coordinator: all are there, the word is owed to everybody or out */
     bool go;
     bool leaving;
+    struct members_closed closed;
+    uint64_t beat_ns; /* this rank's gf_heartbeat() was called last; 0: not in this epoch */
+    /* until when some rank, this one too, asks for patience, and from which operation on */
+    uint64_t patient_ns, patient_from;
+    uint64_t patient_told_ns; /* coordinator: what the others know */
     uint64_t now_ns;
     uint64_t opened_ns;
     uint64_t connected_ns; /* to the coordinator; the coordinator: opened_ns */
@@ -267,6 +284,20 @@ void gf_members_touch(struct gf_members *members, uint64_t now_ns);
 /* Takes and sends what there is, whatever this rank is doing. */
 void gf_members_pump(struct gf_members *members);
 
+/* ---- members_news.c ---- */
+/* Coordinator: this rank has closed its context, there. */
+void gf_members_closed_note(struct gf_members *members, uint32_t rank,
+                            const struct gf_position *at);
+/* Coordinator: has a rank begun an operation that one which has closed its context never will? */
+void gf_members_closed_look(struct gf_members *members);
+/* This rank waits for one that has closed, and the coordinator does not know it yet. */
+bool gf_members_closed_is_due(const struct gf_members *members);
+/* Somebody asks that no deadline passes for so long from now, of operations from `from` on. */
+void gf_members_patience_take(struct gf_members *members, uint64_t patience_ns, uint64_t from);
+/* .. this rank does; 0: it does not. */
+uint64_t gf_members_patience_own(const struct gf_members *members, uint64_t *from_out);
+void gf_members_news_walk(struct gf_walk *walk, struct gf_members *members);
+
 /* ---- members_events.c ---- */
 /* Takes what the control channel has; an error: it has failed, as a whole. */
 gf_status gf_members_events(struct gf_members *members);
@@ -360,9 +391,10 @@ struct members_told *gf_members_told_own(struct gf_members *members);
 struct gf_waits *gf_members_waits_own(struct gf_members *members);
 /* "step 7, operation allreduce, buffer 3, tensor 12" */
 struct members_place {
-    char text[96];
+    char text[128];
 };
-struct members_place gf_members_place(const struct gf_position *position);
+struct members_place gf_members_place(const struct gf_members *members,
+                                      const struct gf_position *position);
 
 /* ---- members_edges.c ---- */
 typedef enum members_cause {

@@ -256,6 +256,13 @@ const struct gf_setting gf_settings[] = {
      .high = 86400 * S,
      .fallback = 30 * S,
      .help = "an operation without progress for so long has failed"},
+    {.key = "exchange.patience",
+     TIME(exchange.patience_ns),
+     .low = 10 * MS,
+     .high = 86400 * S,
+     .fallback = 300 * S,
+     .help = "how long a rank that stays in one place and calls gf_heartbeat() keeps the others "
+             "waiting beyond exchange.timeout"},
     {.key = "exchange.doubling_max_bytes",
      BYTES(exchange.doubling_max_bytes),
      AGREES,
