@@ -74,6 +74,33 @@ bool gf_device_place(const char *name, uint16_t family, struct gf_place *place_o
     return found;
 }
 
+/* Of a mask as an address. */
+static uint32_t mask_bits(const struct gf_place *mask)
+{
+    uint32_t bits = 0;
+    for (size_t i = 0; i < sizeof mask->ip; i++) bits += (uint32_t)__builtin_popcount(mask->ip[i]);
+    return bits;
+}
+
+void gf_device_of(const struct gf_place *place, struct gf_device_at *device_out)
+{
+    struct ifaddrs *all = NULL;
+    memset(device_out, 0, sizeof *device_out);
+    if (getifaddrs(&all) != 0) return;
+    for (const struct ifaddrs *one = all; one != NULL; one = one->ifa_next) {
+        struct gf_place at;
+        struct gf_place mask;
+        if ((one->ifa_addr == NULL) || (one->ifa_addr->sa_family != place->family) ||
+            !gf_place_of(one->ifa_addr, &at) || (memcmp(at.ip, place->ip, sizeof at.ip) != 0))
+            continue;
+        (void)snprintf(device_out->name, sizeof device_out->name, "%s", one->ifa_name);
+        if ((one->ifa_netmask != NULL) && gf_place_of(one->ifa_netmask, &mask))
+            device_out->network_bits = mask_bits(&mask);
+        break;
+    }
+    freeifaddrs(all);
+}
+
 void gf_devices_places(const char *asked, uint32_t local, uint16_t family,
                        struct gf_place *places_out, uint32_t places_max)
 {

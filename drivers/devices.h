@@ -17,6 +17,13 @@ bool gf_devices_next(const char **list, char *name_out, size_t name_bytes);
  * and names the interfaces that have one. May allocate. */
 bool gf_device_place(const char *name, uint16_t family, struct gf_place *place_out, char *text_out,
                      size_t text_bytes);
+/* The interface of this host that has an address, and of how many bits its network is. */
+struct gf_device_at {
+    char name[32]; /* empty: none has it */
+    uint32_t network_bits;
+};
+/* May allocate. */
+void gf_device_of(const struct gf_place *place, struct gf_device_at *device_out);
 /* The addresses of that rank's devices, as far as they have one; the rest of places_out[] has family
  * 0. May allocate. */
 void gf_devices_places(const char *asked, uint32_t local, uint16_t family,

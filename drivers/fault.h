@@ -30,7 +30,7 @@ struct gf_fault {
     uint32_t peer;  /* GF_RANK_NONE: not a peer's */
     int64_t foreign_code;
     char foreign_call[40];
-    char text[200];
+    char text[240];
 };
 
 /* What a fault says of itself: the foreign call, its code, the text. */

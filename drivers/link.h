@@ -155,6 +155,11 @@ struct gf_link_driver {
      * reached. GF_OK again where it is. */
     gf_status (*connect)(struct gf_link *link, uint32_t peer, const void *endpoint,
                          size_t size_bytes);
+    /* Why connect() to `peer`, given the same, is still under way: GF_ERR_LINK, and the text has both
+     * ends, the address and what the kernel says; GF_ERR_SYSTEM with this rank as peer: it lacks
+     * something itself. NULL: not known. */
+    void (*unreached)(struct gf_link *link, uint32_t peer, const void *endpoint, size_t size_bytes,
+                      struct gf_fault *fault_out);
 
     /* Both return at once. GF_AGAIN: no room now, nothing was posted. Until test() gives anything
      * but GF_AGAIN, data and req are the driver's. `data` is host memory, or all of it lies in the

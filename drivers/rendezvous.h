@@ -89,6 +89,8 @@ struct gf_rendezvous {
     uint64_t sent_bytes;
     /* of files: what this rank needs beside data connections, and what it may have; 0: not known */
     uint32_t descriptors, descriptors_max;
+    /* why this process could not take a connection, as errno; 0: since then one of the link's has come */
+    int lacks;
 };
 
 /* A new call: here, in tcp/rendezvous_tcp.c, sim/sim_rendezvous.c and support/members_world.c. */
@@ -150,6 +152,8 @@ struct gf_rendezvous_driver {
     /* Why the dial to `peer` has not come through yet; empty: there is none, or nothing went
      * wrong. */
     const char *(*data_text)(struct gf_rendezvous *rendezvous, uint32_t peer);
+    /* What the kernel said of it last, as errno; 0: nothing yet. */
+    int (*data_error)(struct gf_rendezvous *rendezvous, uint32_t peer);
     void (*data_end)(struct gf_rendezvous *rendezvous);
     void (*close)(struct gf_rendezvous *rendezvous);
 };

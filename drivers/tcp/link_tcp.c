@@ -600,6 +600,7 @@ const struct gf_link_driver gf_link_tcp = {
     .close = close_link,
     .endpoint = gf_tcp_endpoint,
     .connect = gf_tcp_connect,
+    .unreached = gf_tcp_unreached,
     .send_post = send_post,
     .recv_post = recv_post,
     .test = test,

@@ -125,6 +125,8 @@ gf_status gf_tcp_network_take(struct gf_tcp_link *tcp)
         rendezvous->driver->data_end(rendezvous);
         return status;
     }
+    for (uint32_t i = 0; i < tcp->place_count; i++)
+        gf_device_of(&tcp->places[i], &tcp->place_devices[i]);
     tcp->link.network = true;
     return GF_OK;
 }
@@ -223,9 +225,6 @@ static gf_status streams_dial(struct gf_tcp_link *tcp, struct gf_tcp_peer *peer,
             return status;
         }
     }
-    /* for whoever gives up waiting */
-    (void)snprintf(tcp->link.fault.text, sizeof tcp->link.fault.text, "%s",
-                   rendezvous->driver->data_text(rendezvous, peer->id));
     return GF_AGAIN;
 }
 
@@ -276,4 +275,18 @@ gf_status gf_tcp_connect(struct gf_link *link, uint32_t id, const void *endpoint
     status = gf_node_connect(tcp->node, id, head.node, sizeof head.node, now_ns);
     if (status != GF_ERR_PEER) return status;
     return network_connect(tcp, peer, &head, now_ns);
+}
+
+void gf_tcp_unreached(struct gf_link *link, uint32_t id, const void *endpoint, size_t size_bytes,
+                      struct gf_fault *fault_out)
+{
+    struct gf_tcp_link *tcp = tcp_of(link);
+    struct gf_tcp_peer *peer = &tcp->peers[id];
+    struct endpoint_head head;
+    uint32_t stream = 0;
+    if ((size_bytes != sizeof head) || (tcp->place_count == 0) || (peer->met_ns == 0)) return;
+    memcpy(&head, endpoint, sizeof head);
+    if ((head.place_count == 0) || (head.place_count > TCP_PLACES_MAX)) return;
+    while ((stream + 1 < tcp->setup.streams) && (peer->streams[stream].fd >= 0)) stream++;
+    gf_tcp_reach_say(tcp, id, stream, &head.places[stream % head.place_count], fault_out);
 }

@@ -51,7 +51,9 @@ void gf_tcp_peer_init(struct gf_tcp_peer *peer)
 static gf_status adopt_refuse(struct gf_tcp_link *tcp, uint32_t peer, const char *call, int error,
                               const char *why)
 {
-    return gf_fault_set(&tcp->link.fault, (error != 0) ? GF_ERR_SYSTEM : GF_ERR_PARAM, peer, call,
+    /* what this rank lacks is not its peer's doing */
+    uint32_t whose = (error != 0) ? tcp->setup.rank : peer;
+    return gf_fault_set(&tcp->link.fault, (error != 0) ? GF_ERR_SYSTEM : GF_ERR_PARAM, whose, call,
                         error, "rank %u cannot take a connection to rank %u: %s", tcp->setup.rank,
                         peer, why);
 }

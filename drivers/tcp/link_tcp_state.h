@@ -6,12 +6,14 @@
  *     link_tcp_recv.c    what comes in, and receives
  *     link_tcp_late.c    messages that came before their receive
  *     link_tcp_peer.c    connections: how they come, and how they end
- *     link_tcp_address.c endpoint addresses; who is dialled where */
+ *     link_tcp_address.c endpoint addresses; who is dialled where
+ *     link_tcp_reach.c   why a peer has not been reached, in words */
 #ifndef GF_LINK_TCP_STATE_H
 #define GF_LINK_TCP_STATE_H
 
 #include <sys/uio.h>
 
+#include "drivers/devices.h"
 #include "drivers/forked.h"
 #include "drivers/node.h"
 #include "drivers/rendezvous.h"
@@ -196,6 +198,7 @@ struct gf_tcp_link {
     bool descriptors_fit;      /* all peers that are to be reached by connections can have them */
     uint32_t place_count;
     struct gf_place places[TCP_PLACES_MAX]; /* where this rank is dialled; from there it dials */
+    struct gf_device_at place_devices[TCP_PLACES_MAX];
     unsigned char secret[GF_DATA_SECRET_BYTES];
     gf_status broken; /* what progress() gives from here on */
     uint32_t unasked; /* reads without asking epoll first, since it was asked */
@@ -271,6 +274,12 @@ void gf_tcp_network_give(struct gf_tcp_link *link);
 gf_status gf_tcp_endpoint(struct gf_link *link, void *endpoint_out, size_t *size_bytes_out);
 gf_status gf_tcp_connect(struct gf_link *link, uint32_t peer, const void *endpoint,
                          size_t size_bytes);
+void gf_tcp_unreached(struct gf_link *link, uint32_t peer, const void *endpoint, size_t size_bytes,
+                      struct gf_fault *fault_out);
+
+/* link_tcp_reach.c. `stream` of `peer` was dialled at `to`, and does not come. */
+void gf_tcp_reach_say(const struct gf_tcp_link *link, uint32_t peer, uint32_t stream,
+                      const struct gf_place *to, struct gf_fault *fault_out);
 
 /* link_tcp.c. Its answer; it is in no list of its peer any more. */
 void gf_tcp_req_end(struct gf_req *req, gf_status answer);

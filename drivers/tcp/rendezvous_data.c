@@ -38,6 +38,7 @@ void gf_tcp_data_event(struct tcp *tcp, uint32_t dial, uint32_t slot, uint64_t n
     struct way *way = &tcp->data.dials[dial];
     if (gf_way_event(tcp, way, slot, now_ns) != TCP_WAY_IN) return;
     gf_way_close(tcp, way);
+    tcp->base.lacks = 0;
     gf_socket_carries_messages(way->fd, tcp->setup.keepalive_ns);
     gf_tcp_device_dialled(tcp, way);
     taker->connected(taker->user, way->to_rank, stream_of(way), way->fd);
@@ -91,6 +92,16 @@ const char *gf_tcp_data_text(struct gf_rendezvous *rendezvous, uint32_t peer)
         if (way->on && (way->to_rank == peer)) return way->text;
     }
     return "";
+}
+
+int gf_tcp_data_error(struct gf_rendezvous *rendezvous, uint32_t peer)
+{
+    struct tcp *tcp = (struct tcp *)rendezvous;
+    for (uint32_t i = 0; i < TCP_DIALS_MAX; i++) {
+        const struct way *way = &tcp->data.dials[i];
+        if (way->on && (way->to_rank == peer) && (way->kernel_error != 0)) return way->kernel_error;
+    }
+    return 0;
 }
 
 /* ---- the end that accepts ---- */
@@ -147,6 +158,7 @@ void gf_tcp_data_meet(struct tcp *tcp, struct pending *pending)
     gf_socket_options_set(pending->fd, tcp->setup.keepalive_ns);
     gf_socket_carries_messages(pending->fd, tcp->setup.keepalive_ns);
     gf_tcp_device_accepted(tcp, pending->fd, hello.from);
+    tcp->base.lacks = 0;
     taker->connected(taker->user, hello.from, hello.about & 0xffu,
                      gf_tcp_pending_keep(tcp, pending));
 }

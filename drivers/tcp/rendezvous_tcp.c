@@ -413,6 +413,7 @@ const struct gf_rendezvous_driver gf_rendezvous_tcp = {
     .data_begin = gf_tcp_data_begin,
     .data_dial = gf_tcp_data_dial,
     .data_text = gf_tcp_data_text,
+    .data_error = gf_tcp_data_error,
     .data_end = gf_tcp_data_end,
     .close = tcp_close,
 };

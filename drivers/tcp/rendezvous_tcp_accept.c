@@ -174,8 +174,12 @@ tcp_told gf_tcp_accept(struct tcp *tcp, int listen_fd, uint64_t now_ns,
     struct gf_place from = {0};
     int fd = gf_descriptor_keep(
         accept4(listen_fd, (struct sockaddr *)&address, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    /* from fd_most on a new connection costs an older one */
+    if ((fd >= 0) && ((uint32_t)fd >= tcp->fd_most)) tcp->base.lacks = EMFILE;
     if (fd < 0) {
+        if ((errno == ENOMEM) || (errno == ENOBUFS)) tcp->base.lacks = errno;
         if ((errno == EMFILE) || (errno == ENFILE)) {
+            tcp->base.lacks = errno;
             stranger_log(tcp, GF_LOG_ERROR, "accept: no file descriptor left");
             gf_tcp_strangers_rest(tcp, now_ns);
         }

@@ -1,6 +1,7 @@
 /* A rank on its way to rank 0, or to whoever coordinates later: it tries until the deadline. */
 #include "drivers/tcp/rendezvous_tcp_state.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -211,12 +212,15 @@ static void other_job_look(struct tcp *tcp, uint64_t passed_ns)
 void gf_tcp_connect_deadline(struct tcp *tcp, uint64_t now_ns)
 {
     const struct way *way = &tcp->way;
+    char bind[INET6_ADDRSTRLEN] = "";
     uint64_t passed_ns = now_ns - tcp->opened_ns;
     double seconds = (double)passed_ns / 1e9;
     bool talks = false;
     if (!way->on || tcp->reformed) return;
     other_job_look(tcp, passed_ns);
     if (passed_ns < tcp->setup.join_timeout_ns) return;
+    if (tcp->bind_to.family != 0)
+        (void)inet_ntop(tcp->bind_to.family, tcp->bind_to.ip, bind, sizeof bind);
     for (uint32_t i = 0; i < TCP_TRIES_MAX; i++)
         talks = talks || (way->tries[i].state >= TCP_TRY_NONCE);
     if (tcp->not_now[0] != '\0')
@@ -252,8 +256,9 @@ void gf_tcp_connect_deadline(struct tcp *tcp, uint64_t now_ns)
                            tcp->other_job);
     else
         (void)gf_fault_set(&tcp->base.fault, GF_ERR_TIMEOUT, 0, "connect", way->error,
-                           "rank %u cannot reach %s at %s: tried %u times in %.1f s, last: %s",
-                           tcp->setup.rank, coordinator_text(tcp), tcp->address_text, way->tried,
+                           "rank %u cannot reach %s at %s%s%s: tried %u times in %.1f s, last: %s",
+                           tcp->setup.rank, coordinator_text(tcp), tcp->address_text,
+                           (bind[0] != '\0') ? " from rendezvous.bind " : "", bind, way->tried,
                            seconds, (way->text[0] != '\0') ? way->text : "no answer");
 }
 

@@ -171,6 +171,7 @@ struct way {
     struct try tries[TCP_TRIES_MAX];
     /* of the last news */
     int error;
+    int kernel_error; /* .. of the last try that the kernel ended; 0: of none yet */
     gf_status code;
     char text[GF_FRAME_REASON_BYTES];
     /* TCP_WAY_IN */
@@ -412,6 +413,7 @@ gf_status gf_tcp_data_dial(struct gf_rendezvous *rendezvous, uint64_t now_ns, ui
                            uint32_t stream, const unsigned char *secret, const struct gf_place *to,
                            const struct gf_place *from);
 const char *gf_tcp_data_text(struct gf_rendezvous *rendezvous, uint32_t peer);
+int gf_tcp_data_error(struct gf_rendezvous *rendezvous, uint32_t peer);
 void gf_tcp_data_end(struct gf_rendezvous *rendezvous);
 
 /* ---- rendezvous_device.c ---- */

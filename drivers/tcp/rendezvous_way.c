@@ -74,7 +74,7 @@ void gf_way_begin(struct way *way, uint64_t now_ns)
     way->retry_ns = TCP_RETRY_FIRST_NS;
     way->bound_ns = TCP_BOUND_FIRST_NS;
     way->tried = 0;
-    way->error = 0;
+    way->error = way->kernel_error = 0;
     way->text[0] = '\0';
 }
 
@@ -104,6 +104,7 @@ __attribute__((format(printf, 6, 7))) static way_news try_end(struct way *way, s
 
 static way_news try_failed(struct way *way, struct try *one, uint64_t now_ns, int error)
 {
+    way->kernel_error = error;
     return try_end(way, one, now_ns, TCP_WAY_ENDED, error, "%s%s%s (errno %d)", way->name,
                    (way->name[0] != '\0') ? ": " : "", strerror(error), error);
 }

@@ -1,6 +1,8 @@
 /* A death while the job joins for the first time, over the simulated network: whoever it is and
  * whenever, nobody waits beyond the deadline of the join, and whoever fails names the one that
  * died. */
+#include <errno.h>
+
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/elastic.h"
 #include "lib/context.h"
@@ -101,6 +103,88 @@ TEST(a_connection_that_fails_while_all_connect_is_told_to_all)
                 assert_int_equal(w.ranks[rank].status, GF_ERR_LINK);
                 assert_int_equal(gf_error_last(w.ranks[rank].gf)->peer, named);
             }
+        }
+    }
+}
+
+/* Connections that never come, a bit each peer; a rank that lacks something makes none, and says so. */
+static struct gf_link_driver apart_drivers[5];
+static unsigned apart_of[5], connected[5][5];
+static uint32_t lacking;
+
+static gf_status apart_connect(struct gf_link *link, uint32_t peer, const void *endpoint,
+                               size_t bytes)
+{
+    const uint32_t rank = (uint32_t)(link->driver - apart_drivers);
+    if ((apart_of[rank] >> peer & 1u) != 0) return GF_AGAIN;
+    return connected[rank][peer]++ ? GF_OK : whole->connect(link, peer, endpoint, bytes);
+}
+
+static void apart_unreached(struct gf_link *link, uint32_t peer, const void *endpoint, size_t bytes,
+                            struct gf_fault *fault_out)
+{
+    const uint32_t rank = (uint32_t)(link->driver - apart_drivers);
+    if (rank == lacking)
+        (void)gf_fault_set(fault_out, GF_ERR_SYSTEM, rank, "connect", EMFILE,
+                           "rank %u has no descriptor", rank);
+    else
+        (void)gf_fault_set(fault_out, GF_ERR_LINK, peer, "connect", EHOSTUNREACH,
+                           "rank %u cannot connect to rank %u", rank, peer);
+}
+
+static gf_status apart_turn(struct world *w, uint32_t rank, void *arg)
+{
+    gf_context *gf = w->ranks[rank].gf;
+    if ((gf->link != NULL) && (gf->link->driver->connect != apart_connect)) {
+        whole = gf->link->driver;
+        apart_drivers[rank] = *whole;
+        apart_drivers[rank].connect = apart_connect;
+        apart_drivers[rank].unreached = apart_unreached;
+        gf->link->driver = &apart_drivers[rank];
+    }
+    return gf_open_poll(gf);
+}
+
+/* Whoever's deadline passes first: ranks with all their connections wait in the first operation. */
+TEST(a_connection_that_never_comes_is_an_edge_with_both_ends)
+{
+    static const struct {
+        uint32_t edges[4][2], count, lacking, named;
+        const char *text;
+    } rows[] = {
+        {{{2, 3}}, 1, GF_RANK_NONE, 3, "rank 2 cannot connect to rank 3"},
+        {{{0, 1}}, 1, GF_RANK_NONE, 1, "rank 0 cannot connect to rank 1"},
+        {{{4, 0}, {4, 1}, {4, 2}, {4, 3}}, 4, GF_RANK_NONE, 4, "rank 4 (4 such)"},
+        {{{0, 1}, {0, 2}, {0, 3}, {0, 4}},
+         4,
+         GF_RANK_NONE,
+         0,
+         "rank 0 cannot connect to rank 1 (4"},
+        {{{1, 2}, {1, 3}}, 2, GF_RANK_NONE, 1, "rank 1 cannot connect to rank 2 (2 such)"},
+        {{{2, 0}, {2, 1}, {2, 3}, {2, 4}}, 4, 2, 2, "rank 2 has no descriptor"},
+        {{{2, 4}}, 1, 2, 2, "rank 2 has no descriptor"},
+    };
+    for (size_t row = 0; row < LENGTH(rows); row++) {
+        struct world_setup setup = elastic_setup(5);
+        setup.config.rendezvous.join_timeout_ns = setup.config.exchange.timeout_ns = SECOND;
+        memset(apart_of, 0, sizeof apart_of);
+        memset(connected, 0, sizeof connected);
+        lacking = rows[row].lacking;
+        for (uint32_t i = 0; i < rows[row].count; i++) {
+            apart_of[rows[row].edges[i][0]] |= 1u << rows[row].edges[i][1];
+            apart_of[rows[row].edges[i][1]] |= 1u << rows[row].edges[i][0];
+        }
+        WORLD_CREATE(w, &setup);
+        begin_ns = gf_sim_now_ns(w.sim);
+        world_run(&w, apart_turn, NULL);
+        assert_true(gf_sim_now_ns(w.sim) - begin_ns < 2500 * MS);
+        for (uint32_t rank = 0; rank < 5; rank++) {
+            const struct gf_error *error = gf_error_last(w.ranks[rank].gf);
+            if (w.ranks[rank].status >= 0) fail_msg("row %zu, rank %u ended well", row, rank);
+            if ((error->peer != rows[row].named) || (strstr(error->text, rows[row].text) == NULL) ||
+                ((lacking == GF_RANK_NONE) && (error->code != GF_ERR_LINK)))
+                fail_msg("row %zu, rank %u: %s %u %s", row, rank, gf_status_name(error->code),
+                         error->peer, error->text);
         }
     }
 }

@@ -26,7 +26,7 @@
 #define STATES_FRAME_BYTES 768u
 #define STATES_EPOCHS 9u /* numbers below it */
 #define STATES_VIEWS 32u
-#define STATES_MEMBERS_BYTES 28672u
+#define STATES_MEMBERS_BYTES 32768u
 #define STATES_WAIT_NS UINT64_C(2000000000)
 
 /* ---- a world ---- */

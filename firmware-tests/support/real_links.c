@@ -103,6 +103,11 @@ static const char *data_text(struct gf_rendezvous *rendezvous, uint32_t peer)
     return "";
 }
 
+static int data_error(struct gf_rendezvous *rendezvous, uint32_t peer)
+{
+    return 0;
+}
+
 static void data_end(struct gf_rendezvous *rendezvous)
 {
     ((struct real_rank *)rendezvous)->listens = false;
@@ -112,6 +117,7 @@ static const struct gf_rendezvous_driver connections = {.name = "pairs",
                                                         .data_begin = data_begin,
                                                         .data_dial = data_dial,
                                                         .data_text = data_text,
+                                                        .data_error = data_error,
                                                         .data_end = data_end};
 
 /* ---- the driver ---- */

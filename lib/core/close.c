@@ -59,8 +59,8 @@ static gf_status leave_begin(gf_context *gf)
     if (gf->phase == GF_PHASE_JOIN) (void)gf_members_leave(gf->members, gf_awake(gf));
     if ((gf->phase == GF_PHASE_WARM) || (gf->phase == GF_PHASE_STEP) || !gf_requests_idle(gf))
         return gf_fail(gf, GF_ERR_ABORTED, GF_OPERATION_CLOSE, gf->rank, GF_TENSOR_NONE,
-                       "rank %u closed its context while %s was under way", gf->rank,
-                       gf_operation_name(gf_doing(gf)));
+                       "rank %u closed its context while %s was under way, in step %llu", gf->rank,
+                       gf_operation_name(gf_doing(gf)), (unsigned long long)gf->step.number);
     if (gf->phase != GF_PHASE_READY) return GF_OK;
     /* before the exporters hear that this rank leaves: then they free it */
     if (gf->on_device) gf_ipc_close(gf);

@@ -44,6 +44,12 @@ static void failure_log(const gf_context *gf)
                 gf->error.text);
 }
 
+static void waits_now(gf_context *gf, uint64_t now_ns, struct gf_waits *waits_out)
+{
+    gf_ops_waits(gf, now_ns, waits_out);
+    gf_join_unreached(gf, &waits_out->unreached);
+}
+
 /* From here on nothing new starts. Timeouts and lost links are somebody's fault: that is asked for
  * first, unless the members have said so already. */
 static void failing_begin(gf_context *gf, bool attributed)
@@ -60,8 +66,9 @@ static void failing_begin(gf_context *gf, bool attributed)
         tells && (gf->world > 1) &&
         ((gf->error.code == GF_ERR_TIMEOUT) || (gf->error.code == GF_ERR_LINK));
     gf->failing.waits.count = 0;
+    gf->failing.waits.unreached = (struct gf_unreached){.code = GF_OK};
     gf->failing.waits_ns = gf_now(gf);
-    if (gf->failing.attributes) gf_ops_waits(gf, gf->failing.waits_ns, &gf->failing.waits);
+    if (gf->failing.attributes) waits_now(gf, gf->failing.waits_ns, &gf->failing.waits);
     gf->phase = GF_PHASE_FAILING;
     gf->failing.begin_ns = gf_awake(gf);
     gf_ops_cancel(gf, gf->error.code);
@@ -222,7 +229,7 @@ void gf_waits_answer(void *context, struct gf_waits *waits_out)
 {
     gf_context *gf = context;
     if ((gf->phase != GF_PHASE_FAILING) && (gf->phase != GF_PHASE_FAILED)) {
-        gf_ops_waits(gf, gf_now(gf), waits_out);
+        waits_now(gf, gf_now(gf), waits_out);
         return;
     }
     *waits_out = gf->failing.waits;

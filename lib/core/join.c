@@ -1,5 +1,6 @@
 /* From the posted join to a context that can be used: peers are connected, then warm.c. */
 #include <sched.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -9,36 +10,101 @@
 #include "lib/core/extra.h"
 
 #define CONNECTS_A_POLL 32u
+#define LONG_NS UINT64_C(1000000000)
+
+static bool is_awaited(const gf_context *gf, uint32_t rank)
+{
+    return (gf->warm.awaited[rank / 8] >> (rank % 8) & 1u) != 0;
+}
+
+/* The link knows ranks by their member ids. */
+static void unreached_note(gf_context *gf, uint32_t rank, struct gf_unreached *unreached)
+{
+    struct gf_fault fault = {.code = GF_OK, .peer = GF_RANK_NONE};
+    size_t bytes;
+    const void *endpoint = gf_members_endpoint(gf->members, rank, &bytes);
+    uint32_t id = gf_member_id_of(gf, rank);
+    if (gf->link->driver->unreached == NULL) return;
+    gf->link->driver->unreached(gf->link, id, endpoint, bytes, &fault);
+    /* what is known best: what this rank lacks, then what the kernel says */
+    if ((fault.code == GF_OK) || (unreached->code == GF_ERR_SYSTEM)) return;
+    if ((unreached->code != GF_OK) && (fault.code != GF_ERR_SYSTEM) &&
+        ((unreached->foreign_code != 0) || (fault.foreign_code == 0)))
+        return;
+    unreached->code = fault.code;
+    unreached->peer = gf_rank_of(gf, fault.peer);
+    unreached->foreign_code = fault.foreign_code;
+    (void)snprintf(unreached->text, sizeof unreached->text, "%s", fault.text);
+}
+
+void gf_join_unreached(gf_context *gf, struct gf_unreached *unreached_out)
+{
+    memset(unreached_out, 0, sizeof *unreached_out);
+    if ((gf->phase != GF_PHASE_JOIN) || (gf->warm.connect_ns == 0) ||
+        (gf_awake(gf) - gf->warm.connect_ns < gf_grace_ns(gf->config.exchange.timeout_ns)))
+        return;
+    unreached_out->any = true;
+    memcpy(unreached_out->ranks, gf->warm.awaited, sizeof unreached_out->ranks);
+    for (uint32_t rank = 0; rank < gf->world; rank++)
+        if (is_awaited(gf, rank)) unreached_note(gf, rank, unreached_out);
+}
+
+/* Some are still under way. A lost packet is sent again, a host may still come up: only the deadline
+ * ends it, but who reads the log knows before. */
+static gf_status connecting(gf_context *gf)
+{
+    struct gf_unreached unreached;
+    uint64_t timeout_ns = gf->config.exchange.timeout_ns;
+    uint64_t span_ns;
+    uint32_t rank = 0;
+    if (gf->warm.connect_ns == 0) gf->warm.connect_ns = gf_awake(gf);
+    span_ns = gf_awake(gf) - gf->warm.connect_ns;
+    if ((span_ns <= timeout_ns) &&
+        (gf->warm.warned || (span_ns < timeout_ns / 2) || (span_ns < LONG_NS)))
+        return GF_AGAIN;
+    gf_join_unreached(gf, &unreached);
+    while (!is_awaited(gf, rank)) rank++;
+    if (unreached.code == GF_OK) {
+        unreached.peer = rank;
+        unreached.code = GF_ERR_TIMEOUT;
+        (void)snprintf(unreached.text, sizeof unreached.text,
+                       "rank %u does not answer rank %u, which connects to it", rank, gf->rank);
+    }
+    if (span_ns > timeout_ns)
+        return gf_fail(gf, unreached.code, GF_OPERATION_JOIN, unreached.peer, GF_TENSOR_NONE, "%s",
+                       unreached.text);
+    gf->warm.warned = true;
+    gf_log_line(&gf->log, GF_LOG_WARN, "%s (tried for %.1f s; goes on until exchange.timeout)",
+                unreached.text, (double)span_ns * 1e-9);
+    return GF_AGAIN;
+}
 
 /* Some peers a poll, all of them in turn until none is under way; GF_OK once all are connected. A
  * rank that reaches nobody is the culprit itself; of two, the one that does not coordinate. */
 static gf_status peers_connect(gf_context *gf)
 {
+    if (gf->warm.asked == 0) memset(gf->warm.awaited, 0, sizeof gf->warm.awaited);
     for (uint32_t i = 0; (i < CONNECTS_A_POLL) && (gf->warm.asked < gf->world); i++) {
         size_t endpoint_bytes;
-        const void *endpoint = gf_members_endpoint(gf->members, gf->warm.asked, &endpoint_bytes);
-        uint32_t id = gf_member_id_of(gf, gf->warm.asked++);
+        uint32_t rank = gf->warm.asked++;
+        const void *endpoint = gf_members_endpoint(gf->members, rank, &endpoint_bytes);
+        uint32_t id = gf_member_id_of(gf, rank);
         gf_status status = gf->link->driver->connect(gf->link, id, endpoint, endpoint_bytes);
         if (status == GF_AGAIN) {
             gf->warm.connecting++;
-            gf->warm.awaited = id;
+            gf->warm.awaited[rank / 8] |= (unsigned char)(1u << (rank % 8));
         }
         if (status < 0) gf->warm.unreached++;
     }
     if (gf->warm.asked < gf->world) return GF_AGAIN;
     if (gf->warm.unreached == 0) {
         bool all = gf->warm.connecting == 0;
+        gf_status status = all ? GF_OK : connecting(gf);
         gf->warm.asked = gf->warm.connecting = 0;
-        if (all) return GF_OK;
-        if (gf->warm.connect_ns == 0) gf->warm.connect_ns = gf_awake(gf);
-        if (gf_awake(gf) - gf->warm.connect_ns <= gf->config.exchange.timeout_ns) return GF_AGAIN;
-        return gf_fail(gf, GF_ERR_TIMEOUT, GF_OPERATION_JOIN, gf_rank_of(gf, gf->warm.awaited),
-                       GF_TENSOR_NONE,
-                       "rank %u does not answer rank %u, which connects to it%s%.100s",
-                       gf_rank_of(gf, gf->warm.awaited), gf->rank,
-                       (gf->link->fault.text[0] != '\0') ? ": " : "", gf->link->fault.text);
+        return status;
     }
-    if ((gf->warm.unreached == gf->world - 1) && ((gf->world > 2) || (gf->rank == 1)))
+    if ((gf->link->fault.code != GF_ERR_SYSTEM) && (gf->warm.unreached == gf->world - 1) &&
+        ((gf->world > 2) || (gf->rank == 1)))
         gf->link->fault.peer = gf_member_id_of(gf, gf->rank);
     return gf_fail_fault(gf, &gf->link->fault, GF_OPERATION_JOIN);
 }

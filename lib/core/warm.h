@@ -27,8 +27,9 @@ struct gf_warm {
     float met[GF_MET_COUNT]; /* of this rank, then summed over all */
     uint32_t asked;          /* peers that were to be connected, in this turn of all; of them */
     uint32_t connecting;     /* .. those that are under way */
-    uint32_t awaited;        /* .. one of these */
-    uint64_t connect_ns;     /* when that began; 0: it has not */
+    unsigned char awaited[GF_WORLD_MAX / 8]; /* .. which these are, a bit each rank */
+    uint64_t connect_ns;                     /* when that began; 0: it has not */
+    bool warned;                             /* that it takes long */
     /* .. those that could not be, the first of which is the link's fault */
     uint32_t unreached;
     uint64_t touched_pages; /* of all peers' regions, so far */
@@ -38,6 +39,8 @@ struct gf_warm {
 /* Posts the one request that is under way at a time: of an allreduce, or of what each rank has for
  * all. */
 void gf_warm_post(gf_context *gf, gf_collective collective, float *data, uint64_t count);
+/* join.c. Whom this rank has not reached for long, and why. */
+void gf_join_unreached(gf_context *gf, struct gf_unreached *unreached_out);
 gf_status gf_warm_poll(gf_context *gf, uint64_t now_ns); /* GF_OK: the context can be used */
 
 #endif

@@ -40,6 +40,17 @@ struct gf_wait {
     uint64_t still_ns; /* for so long nothing of the operation has moved */
 };
 #define GF_WAITS_MAX 16u
+/* While connections are made: whom this rank has not reached for `grace`, a bit each, and what its
+ * link says of one of them. */
+struct gf_unreached {
+    bool any;
+    gf_status
+        code; /* GF_ERR_LINK; GF_ERR_SYSTEM: this rank lacks something; GF_OK: nothing is said */
+    uint32_t peer;
+    int64_t foreign_code; /* errno, or 0 */
+    char text[240];
+    unsigned char ranks[GF_WORLD_MAX / 8];
+};
 struct gf_waits {
     /* operations begun in this epoch: those below it that have no row have ended */
     uint64_t taken;
@@ -50,6 +61,7 @@ struct gf_waits {
     uint32_t large_bytes, large_to;
     uint32_t count;
     struct gf_wait rows[GF_WAITS_MAX];
+    struct gf_unreached unreached;
 };
 
 #define GF_WAIT_PARTS 8u /* survivors wait join_timeout / 8 for each other */

@@ -308,6 +308,8 @@ static void waits_end(struct gf_members *members)
     case MEMBERS_LAG: lag_end(members, found.culprit); break;
     case MEMBERS_SILENT: silent_end(members, found.culprit); break;
     case MEMBERS_NOBODY: nobody_end(members); break;
+    case MEMBERS_APART:
+    case MEMBERS_LACKS:
     case MEMBERS_NO_CAUSE:
         if (silent != GF_RANK_NONE)
             silent_end(members, silent);
@@ -344,10 +346,68 @@ static void seen_end(struct gf_members *members)
     gf_members_fail(members, &error, &error);
 }
 
+/* What a rank's link said of this edge; of several with what the kernel says. */
+static const struct gf_unreached *apart_said(const struct gf_members *members,
+                                             const struct members_finding *found)
+{
+    const struct gf_unreached *best = NULL;
+    for (uint32_t rank = 0; rank < members->setup.world; rank++) {
+        const struct gf_unreached *said = &gf_members_of(members, rank)->said.waits.unreached;
+        bool is_of = (rank == found->culprit) || (said->peer == found->culprit);
+        if (gf_members_is_silent(members, rank) || !is_of || (said->code == GF_OK)) continue;
+        if ((best == NULL) || ((best->foreign_code == 0) && (said->foreign_code != 0))) best = said;
+    }
+    return best;
+}
+
+/* Nobody can say which end it is: the text has both, and the highest of those with most such
+ * connections is named. */
+static void apart_end(struct gf_members *members, const struct members_finding *found)
+{
+    const struct gf_unreached *said = apart_said(members, found);
+    struct gf_error error = {.code = GF_ERR_LINK,
+                             .peer = found->culprit,
+                             .operation = GF_OPERATION_JOIN,
+                             .step = members->position.step,
+                             .tensor = GF_TENSOR_NONE,
+                             .foreign_call = "connect"};
+    size_t used;
+    if (said != NULL) {
+        error.code = said->code;
+        error.foreign_code = said->foreign_code;
+        (void)snprintf(error.text, sizeof error.text, "%s", said->text);
+    } else {
+        (void)snprintf(error.text, sizeof error.text,
+                       "rank %u does not answer rank %u, which connects to it", found->to,
+                       found->from);
+    }
+    used = strlen(error.text);
+    if (found->edges > 1)
+        (void)snprintf(error.text + used, sizeof error.text - used, " (%u such)", found->edges);
+    if (found->cause == MEMBERS_APART)
+        cut_decide(members, &found->cut);
+    else
+        cut_one(members, found->culprit);
+    gf_members_fail(members, &error, &error);
+}
+
+/* Connections that could not be made; false: all could. */
+static bool connects_end(struct gf_members *members)
+{
+    const struct members_finding found = gf_members_find_apart(members);
+    if (found.cause == MEMBERS_NO_CAUSE) return false;
+    if (found.cause == MEMBERS_LAG)
+        lag_end(members, found.culprit);
+    else
+        apart_end(members, &found);
+    return true;
+}
+
 void gf_members_inquiry_time(struct gf_members *members)
 {
     if (!members->inquiring || members_over(members)) return;
     if (!is_answered(members) && !is_found(members)) return;
+    if (connects_end(members)) return;
     if (members->seen.code != GF_ERR_TIMEOUT)
         seen_end(members);
     else

@@ -311,3 +311,37 @@ struct members_finding gf_members_find(const struct gf_members *members)
     if (found.cause == MEMBERS_NOBODY) unpolled_find(members, &edges, &found);
     return found;
 }
+
+/* ---- connections that could not be made ---- */
+
+static void apart_look(const struct gf_members *members, uint32_t rank, struct edges *edges,
+                       struct members_finding *found)
+{
+    const struct gf_unreached *unreached = &waits_of(members, rank)->unreached;
+    for (uint32_t peer = 0; peer < members->setup.world; peer++) {
+        if (!gf_view_has(unreached->ranks, peer) || !has_said(members, peer)) continue;
+        if (was_away(members, peer))
+            culprit_note(members, MEMBERS_LAG, peer, found);
+        else if (!was_away(members, rank))
+            edge_add(edges, rank, peer, 0);
+    }
+}
+
+/* Who lacks descriptors, memory or rights can make no connection and take none: it goes before its
+ * edges. A peer that does not answer is no end of an edge: it is silent. */
+struct members_finding gf_members_find_apart(const struct gf_members *members)
+{
+    struct members_finding found = {.cause = MEMBERS_NO_CAUSE};
+    struct edges edges;
+    edges.count = 0;
+    for (uint32_t rank = 0; rank < members->setup.world; rank++) {
+        if (!has_said(members, rank)) continue;
+        if (waits_of(members, rank)->unreached.code == GF_ERR_SYSTEM)
+            return (struct members_finding){.cause = MEMBERS_LACKS, .culprit = rank};
+        apart_look(members, rank, &edges, &found);
+    }
+    if (edges.count == 0) return found;
+    edges_cover(&edges, &found);
+    found.cause = MEMBERS_APART;
+    return found;
+}

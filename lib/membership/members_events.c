@@ -21,11 +21,11 @@ static void rank_lost(struct gf_members *members, uint32_t rank, gf_rendezvous_e
     const char *fate = gf_members_fate(end);
     const struct member *peer = gf_members_of(members, rank);
     const struct gf_position *told = &peer->said.told.position;
+    const bool is_stale = told->step < members->position.step;
     if (members->state == MEMBERS_JOINING)
         gf_members_join_failf(members, GF_ERR_PEER, rank, "rank %u %s while ranks were joining: %s",
                               rank, fate, how);
-    else if (told->step <
-             members->position.step) /* this rank's step began by its vote in the last */
+    else if (is_stale) /* each step ends by all votes: it was in this one */
         gf_members_failf(members, GF_ERR_PEER, rank, "rank %u %s: %.80s; rank %u was in %s", rank,
                          fate, how, members->setup.rank,
                          gf_members_place(members, &members->position).text);

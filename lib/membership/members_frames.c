@@ -61,6 +61,19 @@ static void wait_walk(struct gf_walk *walk, struct gf_wait *wait)
     gf_walk_fields(walk, wait, fields, COUNT(fields));
 }
 
+static void unreached_walk(struct gf_walk *walk, struct gf_unreached *unreached)
+{
+    static const struct gf_field fields[] = {
+        GF_FIELD(gf_unreached, code), GF_FIELD(gf_unreached, peer),
+        GF_FIELD(gf_unreached, foreign_code), GF_FIELD(gf_unreached, text)};
+    bool any = unreached->any;
+    gf_walk_bool(walk, &any);
+    unreached->any = any;
+    if (!any) return; /* once the connections stand, always */
+    gf_walk_fields(walk, unreached, fields, COUNT(fields));
+    gf_walk_bytes(walk, unreached->ranks, sizeof unreached->ranks);
+}
+
 static void waits_walk(struct gf_walk *walk, struct gf_waits *waits)
 {
     static const struct gf_field fields[] = {
@@ -70,6 +83,7 @@ static void waits_walk(struct gf_walk *walk, struct gf_waits *waits)
     gf_walk_fields(walk, waits, fields, COUNT(fields));
     for (uint32_t i = 0; (i < waits->count) && (i < GF_WAITS_MAX); i++)
         wait_walk(walk, &waits->rows[i]);
+    unreached_walk(walk, &waits->unreached);
 }
 
 #define CUT_IS_FINAL 1u
@@ -108,7 +122,9 @@ bool gf_members_waits_get(const struct gf_members *members, struct gf_get *get,
 {
     struct gf_waits waits = {0};
     waits_walk(&(struct gf_walk){.get = get}, &waits);
-    if (get->bad || (waits.count > GF_WAITS_MAX) || !is_rank(members, waits.large_to)) return false;
+    if (get->bad || (waits.count > GF_WAITS_MAX) || !is_rank(members, waits.large_to) ||
+        !is_rank(members, waits.unreached.peer))
+        return false;
     for (uint32_t i = 0; i < waits.count; i++) {
         const struct gf_wait *row = &waits.rows[i];
         if (!is_rank(members, row->from) || !is_rank(members, row->to) ||

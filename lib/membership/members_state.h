@@ -402,21 +402,26 @@ typedef enum members_cause {
     MEMBERS_EDGE,     /* messages of `from` do not reach `to` */
     MEMBERS_LAG,      /* a rank that others wait for computes */
     MEMBERS_SILENT,   /* .. or does not answer */
+    MEMBERS_APART,    /* `from` and `to` have no connection, and both answer */
+    MEMBERS_LACKS,    /* a rank cannot make its connections, and says why */
     MEMBERS_NOBODY    /* they wait for each other, and nothing is known to be lost */
 } members_cause;
 struct members_finding {
     members_cause cause;
-    uint32_t culprit;       /* EDGE, LAG, SILENT */
-    uint32_t from, to;      /* EDGE: one of those that the culprit is of */
-    uint32_t edges;         /* EDGE: broken ones of all ranks */
+    uint32_t culprit;       /* all but NOBODY and NO_CAUSE */
+    uint32_t from, to;      /* EDGE, APART: one of those that the culprit is of */
+    uint32_t edges;         /* EDGE, APART: broken ones of all ranks */
     uint64_t quiet_ns;      /* EDGE: nothing has come for so long */
-    struct members_cut cut; /* EDGE: ranks without which none is left */
+    struct members_cut cut; /* EDGE, APART: ranks without which none is left */
 };
 /* It has closed its context: it does nothing more of what others wait for. */
 bool gf_members_has_left(const struct gf_members *members, uint32_t rank);
 /* It waits for a rank that has not answered to take what it sent: so its port may be at that message, and
  * keep what others lack. */
 bool gf_members_may_send(const struct gf_members *members, uint32_t rank);
+/* What they show of connections that could not be made: APART, LACKS, LAG of a rank that did not poll
+ * meanwhile, or NO_CAUSE. */
+struct members_finding gf_members_find_apart(const struct gf_members *members);
 /* What the answers to the last inquiry show. */
 struct members_finding gf_members_find(const struct gf_members *members);
 

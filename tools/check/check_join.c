@@ -29,7 +29,7 @@ static gf_status sum_try(gf_context *gf, bool *right_out)
     return GF_OK;
 }
 
-void check_join(struct check_report *report, const struct check_job *job)
+check_met check_join(struct check_report *report, const struct check_job *job)
 {
     struct gf_config config = job->config;
     struct tool_context context;
@@ -44,7 +44,7 @@ void check_join(struct check_report *report, const struct check_job *job)
     if (status == GF_ERR_ARENA) {
         check_say(report, "join", CHECK_FAIL, "ulimit -v; fewer ranks a node, or a smaller model",
                   "there is no memory for a rank's control region");
-        return;
+        return CHECK_NOT_TRIED;
     }
     gf = context.gf;
     if (status == GF_OK) status = gf_open_wait(gf);
@@ -64,4 +64,6 @@ void check_join(struct check_report *report, const struct check_job *job)
                   (double)open_ns / 1e9);
     if (status == GF_OK) check_large(report, job, gf);
     (void)tool_context_close(&context);
+    if (status == GF_ERR_LINK) return CHECK_APART;
+    return (status == GF_OK) ? CHECK_MET : CHECK_NOT_TRIED;
 }

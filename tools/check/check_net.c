@@ -158,6 +158,12 @@ static void names_list(const struct ifaddrs *all, char *text, size_t text_bytes)
     }
 }
 
+/* Whether it reaches other nodes shows only the join of ranks there, over sockets. */
+static bool reach_is_asked(const struct check_job *job, const struct device *device)
+{
+    return job->launched && !job->fabric && device->up && device->has_address && !device->loopback;
+}
+
 static void device_say(struct check_report *report, const struct check_job *job,
                        const struct ifaddrs *all, const char *name)
 {
@@ -187,9 +193,42 @@ static void device_say(struct check_report *report, const struct check_job *job,
                   "for several nodes put the interface between them into link.devices",
                   "%s reaches this node alone, and rendezvous.address is %s", name,
                   job->config.rendezvous.address);
-    } else {
+    } else if (!reach_is_asked(job, &device)) {
         check_say(report, "interface", CHECK_OK, NULL, "%s is up", name);
     }
+}
+
+/* The line of one that is as it should be here. Nodes that have one name are counted as one. */
+static void reach_say(struct check_report *report, const struct check_job *job, const char *name,
+                      check_met met)
+{
+    if (met == CHECK_APART)
+        check_say(report, "interface", CHECK_FAIL,
+                  "is it the network between the nodes? a route, a firewall",
+                  "%s is up, but ranks do not reach each other: the line \"join\" has whom and how",
+                  name);
+    else if (job->node_count <= 1)
+        check_say(report, "interface", CHECK_OK, NULL, "%s is up", name);
+    else if (met == CHECK_MET)
+        check_say(report, "interface", CHECK_OK, NULL, "%s is up and reaches the other nodes",
+                  name);
+    else
+        check_say(report, "interface", CHECK_SKIP, NULL,
+                  "%s is up; whether it reaches the other nodes was not found out", name);
+}
+
+/* Once the join has shown it: each device carries a connection to each rank of another node. */
+void check_interfaces_reach(struct check_report *report, const struct check_job *job, check_met met)
+{
+    const char *devices = job->config.link.devices;
+    char name[DEVICE_BYTES];
+    struct ifaddrs *all = NULL;
+    if (getifaddrs(&all) != 0) return;
+    while (check_item_next(&devices, name, sizeof name)) {
+        struct device device = device_look(all, name);
+        if (reach_is_asked(job, &device)) reach_say(report, job, name, met);
+    }
+    freeifaddrs(all);
 }
 
 static bool address_is_here(const struct ifaddrs *all, const struct gf_place *wanted)

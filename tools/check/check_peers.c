@@ -54,7 +54,7 @@ struct check_peers {
     uint64_t deadline_ns;
     struct hello own;
     struct met met;           /* what rank 0 tells everybody; local_.. of this rank */
-    char ended[200];          /* how the connection to rank 0 ended; empty: it stands */
+    char ended[240];          /* how the connection to rank 0 ended; empty: it stands */
     struct rank_info ranks[]; /* [world] at rank 0 */
 };
 

@@ -136,15 +136,15 @@ static void launched_lines(struct check_report *report, struct check_job *job)
         return;
     }
     struct check_peers *peers = check_peers_meet(report, job);
+    check_met met = CHECK_NOT_TRIED;
     node_lines(report, job);
-    if (peers == NULL) {
+    if (peers == NULL)
         check_say(report, "join", CHECK_SKIP, NULL, "not tried: the ranks did not meet");
-        return;
-    }
-    if (!check_peers_agree(report, peers))
+    else if (!check_peers_agree(report, peers))
         check_say(report, "join", CHECK_SKIP, NULL, "not tried before what fails is put right");
     else
-        check_join(report, job);
+        met = check_join(report, job);
+    check_interfaces_reach(report, job, met);
 }
 
 static void alone_lines(struct check_report *report, const struct check_job *job)

@@ -66,6 +66,10 @@ void check_gpudirect(struct check_report *report, const struct check_job *job);
 /* Leaves in link.devices what of it is this rank's. */
 void check_link(struct check_report *report, struct check_job *job);
 void check_interfaces(struct check_report *report, const struct check_job *job);
+/* What the join has shown of the connections between nodes. */
+typedef enum check_met { CHECK_NOT_TRIED, CHECK_MET, CHECK_APART } check_met;
+void check_interfaces_reach(struct check_report *report, const struct check_job *job,
+                            check_met met);
 void check_ports(struct check_report *report, const struct check_job *job);
 /* as this rank of the job */
 struct gf_rendezvous_setup check_control_setup(const struct check_job *job);
@@ -97,6 +101,6 @@ bool check_peers_agree(struct check_report *report, struct check_peers *peers);
 /* check_large.c: of the context that check_join() has opened. */
 void check_large(struct check_report *report, const struct check_job *job, gf_context *gf);
 /* check_join.c: what gf_open() and the first exchange of a run do, with its sizes. */
-void check_join(struct check_report *report, const struct check_job *job);
+check_met check_join(struct check_report *report, const struct check_job *job);
 
 #endif

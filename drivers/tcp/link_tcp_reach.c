@@ -1,0 +1,134 @@
+/* Why a peer has not been reached, in words: both ends, the address that was dialled, the device,
+ * what the kernel says, and what to set. Or what this rank lacks itself, which is no fault of the
+ * peer's. */
+#include "drivers/tcp/link_tcp_state.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "drivers/address.h"
+
+/* ---- what this rank lacks ---- */
+
+static bool is_own_lack(int error)
+{
+    switch (error) {
+    case EMFILE:
+    case ENFILE:
+    case ENOMEM:
+    case ENOBUFS:
+    case EPERM:
+    case EACCES: return true;
+    default: return false;
+    }
+}
+
+/* "the limit is 64 (ulimit -n)" */
+static void limit_text(int error, char *text_out, size_t bytes)
+{
+    struct rlimit files = {.rlim_cur = 0};
+    const char *text = "this host is short of memory for sockets";
+    if ((error == EPERM) || (error == EACCES))
+        text = "seccomp, a policy or a firewall of this host forbids it";
+    else if (error == ENFILE)
+        text = "all files of this host: sysctl fs.file-max";
+    if ((error == EMFILE) && (getrlimit(RLIMIT_NOFILE, &files) == 0))
+        (void)snprintf(text_out, bytes,
+                       "the limit is %llu, and the program has open more than the "
+                       "library was told of (ulimit -n)",
+                       (unsigned long long)files.rlim_cur);
+    else
+        (void)snprintf(text_out, bytes, "%s", text);
+}
+
+static void lack_say(const struct gf_tcp_link *tcp, uint32_t peer, int error,
+                     struct gf_fault *fault_out)
+{
+    char limit[112];
+    limit_text(error, limit, sizeof limit);
+    (void)gf_fault_set(fault_out, GF_ERR_SYSTEM, tcp->setup.rank, "connect", error,
+                       "rank %u cannot open its connection to rank %u: %s (errno %d): %s",
+                       tcp->setup.rank, peer, strerror(error), error, limit);
+}
+
+/* ---- the way ---- */
+
+static void ip_text(const struct gf_place *place, char *text_out)
+{
+    text_out[0] = '\0';
+    (void)inet_ntop(place->family, place->ip, text_out, INET6_ADDRSTRLEN);
+}
+
+/* Does a network of so many bits hold both? */
+static bool is_in_network(const struct gf_place *a, const struct gf_place *b, uint32_t bits)
+{
+    uint32_t whole = bits / 8;
+    unsigned char mask = (unsigned char)(0xff00u >> (bits % 8));
+    if ((a->family != b->family) || (bits > 8 * sizeof a->ip)) return false;
+    if (memcmp(a->ip, b->ip, whole) != 0) return false;
+    return (bits % 8 == 0) || (((a->ip[whole] ^ b->ip[whole]) & mask) == 0);
+}
+
+static bool is_own(const struct gf_tcp_link *tcp, const struct gf_place *to)
+{
+    for (uint32_t i = 0; i < tcp->place_count; i++)
+        if ((tcp->places[i].family == to->family) &&
+            (memcmp(tcp->places[i].ip, to->ip, sizeof to->ip) == 0))
+            return true;
+    return false;
+}
+
+/* What is wrong with the addresses, as far as they show it; else what stands in between. */
+static const char *advice_of(const struct gf_tcp_link *tcp, uint32_t own, const struct gf_place *to,
+                             int error)
+{
+    const struct gf_device_at *device = &tcp->place_devices[own];
+    bool chosen = tcp->devices[0] != '\0';
+    if (gf_place_is_loopback(to))
+        return "a loopback address leads to no other host: set link.devices";
+    if (is_own(tcp, to))
+        return "both have that address, so it leads to no other host: set link.devices";
+    if (chosen && (device->network_bits > 0) &&
+        !is_in_network(&tcp->places[own], to, device->network_bits))
+        return "they are in different subnets: set link.devices";
+    if ((error == EHOSTUNREACH) || (error == ENETUNREACH))
+        return "a route, a firewall that rejects, or set link.devices";
+    if (error == ECONNRESET) return "what listens there is no rank, or has no descriptor left";
+    return (error == ECONNREFUSED) ? "a firewall that rejects, or set link.devices"
+                                   : "a firewall that drops it, or set link.devices";
+}
+
+void gf_tcp_reach_say(const struct gf_tcp_link *tcp, uint32_t peer, uint32_t stream,
+                      const struct gf_place *to, struct gf_fault *fault_out)
+{
+    struct gf_rendezvous *rendezvous = tcp->setup.rendezvous;
+    const char *said = rendezvous->driver->data_text(rendezvous, peer);
+    int error = rendezvous->driver->data_error(rendezvous, peer);
+    uint32_t own = stream % tcp->place_count;
+    const struct gf_device_at *device = &tcp->place_devices[own];
+    char ip[INET6_ADDRSTRLEN];
+    char own_ip[INET6_ADDRSTRLEN];
+    char why[80];
+    if (rendezvous->lacks != 0) error = rendezvous->lacks;
+    if (is_own_lack(error)) {
+        lack_say(tcp, peer, error, fault_out);
+        return;
+    }
+    ip_text(to, ip);
+    ip_text(&tcp->places[own], own_ip);
+    if (error != 0)
+        (void)snprintf(why, sizeof why, "%s (errno %d)", strerror(error), error);
+    else
+        (void)snprintf(why, sizeof why, "%.70s", (said[0] != '\0') ? said : "nothing has come");
+    (void)gf_fault_set(fault_out, GF_ERR_LINK, peer, "connect", error,
+                       (to->family == AF_INET) ? "rank %u cannot connect to rank %u at %s:%u by %s "
+                                                 "(%s): %s; %s"
+                                               : "rank %u cannot connect to rank %u at [%s]:%u by "
+                                                 "%s (%s): %s; %s",
+                       tcp->setup.rank, peer, ip, ntohs(to->port),
+                       (device->name[0] != '\0') ? device->name : "any device", own_ip, why,
+                       advice_of(tcp, own, to, error));
+}
