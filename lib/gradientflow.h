@@ -212,7 +212,9 @@ gf_status gf_step_wait(gf_context *gf);
  * gf_step_wait() returns. */
 gf_status gf_step_wait_for(gf_context *gf, uint64_t bound_ns);
 /* After a step that is whole: true if a non-finite value anywhere made all ranks drop it.
- * gf_gradient() is then undefined and gf_update() changes nothing; the loss scale has fallen. */
+ * gf_gradient() is then undefined and gf_update() changes nothing; the loss scale has fallen. With
+ * optimizer.clip_norm a norm that is not finite does the same once it is known, in
+ * gf_gradient_norm(), gf_gradient_clip() or gf_update(): who updates by itself asks after it. */
 bool gf_step_skipped(const gf_context *gf);
 /* What gf_gradient() of a 16-bit tensor must be multiplied with to be the average: such values keep
  * loss scale and pre-scale, because divided by them they could underflow. gf_update() does so. fp32
@@ -221,7 +223,9 @@ bool gf_step_skipped(const gf_context *gf);
  * them, too, and spares a pass. */
 float gf_gradient_scale(const gf_context *gf);
 /* The norm of all averaged gradients together, and what clipping multiplies them with: min(1,
- * optimizer.clip_norm / (norm + 1e-6)), 1 without clip_norm. After a whole step that was not
+ * optimizer.clip_norm / (norm + 1e-6)), 1 without clip_norm. Right for all finite gradients; where
+ * the norm is beyond fp32 it is infinite, and with clip_norm the factor is 0 and the step becomes a
+ * skipped one (gf_step_skipped()), on all ranks alike. After a whole step that was not
  * skipped; the same bits on all ranks, without a message. One pass over the gradients at the first
  * call of a step. gf_update() asks and applies the factor itself; an optimizer of the appliance's
  * own multiplies with it, or has the gradients scaled in place by gf_gradient_clip(), one more

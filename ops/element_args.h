@@ -58,15 +58,15 @@ struct gf_update_part {
 
 /* A range whose squares norm() adds up. */
 struct gf_norm {
-    uint64_t square_f32, src;
+    uint64_t square_f64, src;
     uint64_t elem_count;
 };
 
 /* Trust ratio of LARS, from squares that norm() added up. */
 struct gf_ratio {
     uint64_t ratio_f32;
-    uint64_t weight_square_f32;
-    uint64_t gradient_square_f32;
+    uint64_t weight_square_f64;
+    uint64_t gradient_square_f64;
     float gradient_scale; /* of the gradient's norm */
     float eta;
     float decay;

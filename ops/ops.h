@@ -26,8 +26,15 @@ struct gf_check {
     uint64_t bad_first;
 };
 
-/* The order of adding in score() and norm(): l += l + 32, then l + 16, .. l + 1. */
+/* The order of adding in score() and, in double, norm(): l += l + 32, then l + 16, .. l + 1. */
 #define GF_LANES 64u
+static inline double gf_lanes_tree_f64(double lanes[GF_LANES])
+{
+    for (uint32_t half = GF_LANES / 2; half > 0; half /= 2) {
+        for (uint32_t l = 0; l < half; l++) lanes[l] += lanes[l + half];
+    }
+    return lanes[0];
+}
 static inline float gf_lanes_tree(float lanes[GF_LANES])
 {
     for (uint32_t half = GF_LANES / 2; half > 0; half /= 2) {
@@ -103,16 +110,18 @@ struct gf_element_ops {
 
     /* ---- optimizers: norms, trust ratios, updates ---- */
 
-    /* Of each range, *square_f32 += sum of src[i]^2 in fp32: each run of GF_RUN_ELEMS in 64 lanes
-     * and the tree of score(), then the runs' sums in the same order again. 16-bit sources are
-     * widened first. No two have one square. scratch_f32 has gf_runs() of all ranges, is
-     * overwritten, and serves one queue; the host wants none (0). These and other tables of count
-     * entries are host memory, read during the call. */
-    gf_status (*norm)(struct gf_queue *queue, gf_mem scratch_f32, gf_type type,
+    /* Of each range, *square_f64 += sum of src[i]^2 in double: each run of GF_RUN_ELEMS in 64 lanes
+     * and the tree of score(), then the runs' sums in the same order again. Double, because in fp32
+     * the square of a finite value overflows from 1.8e19 on and is 0 below 2.6e-23: a square of any
+     * fp32 value is exact in double, and no sum of them leaves its range. (Scaling by the largest
+     * magnitude would read everything twice.) No two have one square. scratch_f64 has gf_runs() of
+     * all ranges, is overwritten, and serves one queue; the host wants none (0). These and other
+     * tables of count entries are host memory, read during the call. */
+    gf_status (*norm)(struct gf_queue *queue, gf_mem scratch_f64, gf_type type,
                       const struct gf_norm *ranges, uint32_t count);
     /* With w = sqrt(weight square) and g = sqrt(gradient square) * gradient_scale: *ratio_f32 = 1
-     * unless both are above 0, else eta*w / (g + decay*w + epsilon). Nothing fused, each step
-     * rounded. */
+     * unless both are above 0, else eta*w / (g + decay*w + epsilon). In double, which no norm
+     * leaves; nothing fused, each step rounded, the ratio to fp32 last. */
     gf_status (*ratio)(struct gf_queue *queue, const struct gf_ratio *ratios, uint32_t count);
     /* One pass, in this order, all in fp32 without fused multiply-add:
      *     g = rate_in*(gradient_scale*gradient[i] + decay*weight[i])

@@ -25,8 +25,22 @@ struct clang_dim {
 #define __uint_as_float(bits) __builtin_bit_cast(float, (unsigned)(bits))
 #define fabsf(value) __builtin_fabsf(value)
 #define sqrtf(value) __nvvm_sqrt_rn_f(value)
-#define __shfl_down_sync(mask, value, delta, width) \
-    __nvvm_shfl_sync_down_f32((mask), (value), (delta), ((32 - (width)) << 8) | 0x1f)
+#define sqrt(value) __nvvm_sqrt_rn_d(value)
+static __device__ __forceinline__ float __shfl_down_sync(unsigned mask, float value, unsigned delta,
+                                                         int width)
+{
+    return __nvvm_shfl_sync_down_f32(mask, value, delta, ((32 - width) << 8) | 0x1f);
+}
+static __device__ __forceinline__ double __shfl_down_sync(unsigned mask, double value,
+                                                          unsigned delta, int width)
+{
+    union {
+        double whole;
+        float word[2];
+    } of = {value};
+    for (int w = 0; w < 2; w++) of.word[w] = __shfl_down_sync(mask, of.word[w], delta, width);
+    return of.whole;
+}
 #define __shfl_sync(mask, value, lane, width) \
     __nvvm_shfl_sync_idx_f32((mask), (value), (lane), ((32 - (width)) << 8) | 0x1f)
 #define atomicAdd(at, value) __nvvm_atom_add_gen_ll((long long *)(at), (long long)(value))

@@ -166,7 +166,7 @@ static gf_status run_lars(void)
     uint64_t all = (elems() < 25557032) ? elems() : 25557032;
     uint64_t each = all / TENSORS / 64 * 64;
     for (uint32_t i = 0; i < TENSORS; i++) {
-        gf_mem at = rest(LARS_AT) + 4 * i;
+        gf_mem at = rest(LARS_AT) + 8 * i;
         gf_mem first = i * each;
         norms[i] = (struct gf_norm){at, some.weight_f32 + 4 * first, each - 64};
         norms[TENSORS + i] = (struct gf_norm){at + 1024, some.gradient + 4 * first, each - 64};

@@ -162,7 +162,7 @@ static gf_status late_copy_n(struct gf_queue *queue, const gf_mem *dst, const gf
     return GF_OK;
 }
 
-static gf_status late_norm(struct gf_queue *queue, gf_mem scratch_f32, gf_type type,
+static gf_status late_norm(struct gf_queue *queue, gf_mem scratch_f64, gf_type type,
                            const struct gf_norm *ranges, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) (void)late_norm_one(queue, type, &ranges[i]);

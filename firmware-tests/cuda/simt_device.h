@@ -84,6 +84,17 @@ GF_INLINE float gf_of_bits(uint32_t bits)
     return gf_f32_of_bits(bits);
 }
 
+/* Two words, as on a GPU. */
+GF_INLINE double gf_f64_shuffle_down(uint32_t mask, double value, int delta, int width)
+{
+    uint32_t words[2];
+    memcpy(words, &value, sizeof words);
+    for (uint32_t w = 0; w < 2; w++)
+        words[w] = simt_shuffle_down(mask, words[w], (uint32_t)delta, (uint32_t)width);
+    memcpy(&value, words, sizeof value);
+    return value;
+}
+
 /* A GPU's conversions turn each NaN into one and the same. */
 GF_INLINE uint32_t gf_f16x2(float low, float high)
 {

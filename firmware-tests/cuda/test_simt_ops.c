@@ -236,12 +236,12 @@ static void update_many(uint32_t count, uint32_t empty, uint64_t launches)
     enum { TENSORS = 130, ELEMS = 33 };
     static float weight[2 * TENSORS * ELEMS];
     static float gradient[2 * TENSORS * ELEMS];
-    static float squares[2 * TENSORS];
+    static double squares[2 * TENSORS];
     static float ratios[TENSORS];
-    static float scratch[2 * TENSORS];
+    static double scratch[2 * TENSORS];
     static float want_weight[2 * TENSORS * ELEMS];
     static float want_ratios[TENSORS];
-    static float want_squares[2 * TENSORS];
+    static double want_squares[2 * TENSORS];
     static struct gf_norm norms[2 * TENSORS];
     static struct gf_ratio ratio[TENSORS];
     static struct gf_update_part parts[2 * TENSORS];
@@ -302,7 +302,7 @@ TEST(test_an_update_of_many_tensors_is_few_launches)
 /* A tensor whose weights or gradients are all 0 has none: 1. */
 TEST(test_ratios_of_norms_that_are_zero)
 {
-    static float squares[] = {0.0f, 4.0f};
+    static double squares[] = {0.0, 4.0};
     static float ratios[4];
     static float want[4];
     struct gf_ratio ratio[4];
@@ -327,15 +327,15 @@ TEST(test_ratios_of_norms_that_are_zero)
 TEST(test_runs_of_a_large_range_are_all_added)
 {
     enum { RUNS = 3 * GF_KERNEL_LANES + 5 };
-    static float runs[RUNS];
-    static float squares[2] = {1.0f, 2.0f};
+    static double runs[RUNS];
+    static double squares[2] = {1.0, 2.0};
     struct gf_norm_args norm = {.runs = (uint64_t)(uintptr_t)runs, .count = 2, .run_count = RUNS};
     void *list[] = {&norm};
-    float want = 0;
-    for (uint32_t r = 0; r < RUNS; r++) runs[r] = (float)(r + 1);
+    double want = 0;
+    for (uint32_t r = 0; r < RUNS; r++) runs[r] = r + 1;
     for (uint32_t r = 3; r < RUNS; r++) want += runs[r];
     for (uint32_t i = 0; i < 2; i++)
-        norm.ranges[i].of.square_f32 = (uint64_t)(uintptr_t)&squares[i];
+        norm.ranges[i].of.square_f64 = (uint64_t)(uintptr_t)&squares[i];
     norm.ranges[1].first_run = 3;
     if (gf_simt_launch("gf_kernel_norm_end", 2, GF_KERNEL_LANES, 0, list) != 0)
         fail_msg("%s", gf_simt_error());

@@ -244,6 +244,7 @@ TEST(test_score_and_norm)
     uint32_t block;
     WIDE(float, src);
     WIDE(float, sums);
+    WIDE(double, runs);
     struct gf_score_args score = {.scores = (uint64_t)(uintptr_t)sums,
                                   .src = (uint64_t)(uintptr_t)src,
                                   .elem_count = count,
@@ -251,7 +252,7 @@ TEST(test_score_and_norm)
                                   .chunk_elems = 64,
                                   .piece_elems = 64,
                                   .piece_runs = 1};
-    struct gf_norm_args norm = {.runs = (uint64_t)(uintptr_t)sums,
+    struct gf_norm_args norm = {.runs = (uint64_t)(uintptr_t)runs,
                                 .count = 1,
                                 .run_count = (uint32_t)(count / GF_RUN_ELEMS)};
     void *score_list[] = {&score};
@@ -269,5 +270,5 @@ TEST(test_score_and_norm)
     if (gf_simt_launch("gf_kernel_norm_runs_bf16", block + 1, THREADS, 0, norm_list) != 0)
         fail_msg("%s", gf_simt_error());
     gf_simt_blocks(NULL, 0);
-    assert_true(sums[count / GF_RUN_ELEMS - 1] == 9);
+    assert_true(runs[count / GF_RUN_ELEMS - 1] == 9);
 }

@@ -10,14 +10,14 @@
 #include "ops/element/host/half.h"
 
 enum { A, B, C, D, E, SMALL, SPECIALS = 21 };
-#define SMALL_BYTES (64u << 10)
+#define SMALL_BYTES (128u << 10)
 
 /* Place of things in SMALL. */
 enum {
     AT_CHECK = 0,
     AT_SOURCES = 16,
     AT_SQUARES = 64,
-    AT_RATIO = 80,
+    AT_RATIO = 96,
     AT_LISTS = 1024,
     AT_SCRATCH = 33 << 10
 };
@@ -136,15 +136,17 @@ static void fill(const struct turn *t, uint32_t area, gf_type type, bool special
     pair->upload(pair, device_at(pair, area), pair->host[area], bytes_of(area, pair));
 }
 
-/* An empty check, four numbers, lists: what the caller put there goes up. */
+/* An empty check, squares, ratios, lists: what the caller put there goes up. */
 static void small_fill(const struct turn *t)
 {
     struct gf_check check = {0, UINT64_MAX};
-    float numbers[5] = {3.25f, 0.75f, 1e-3f, 2.0f, 0.37f};
+    double squares[3] = {3.25, 0.75, 1e-3};
+    float ratios[2] = {0.37f, 0};
     uint8_t *at = t->pair->host[SMALL];
     memcpy(at + AT_CHECK, &check, sizeof check);
     memcpy(at + AT_SOURCES, &check, sizeof check);
-    memcpy(at + AT_SQUARES, numbers, sizeof numbers);
+    memcpy(at + AT_SQUARES, squares, sizeof squares);
+    memcpy(at + AT_RATIO, ratios, sizeof ratios);
     memset(at + AT_SCRATCH, 0, SMALL_BYTES - AT_SCRATCH);
     t->pair->upload(t->pair, device_at(t->pair, SMALL), at, SMALL_BYTES);
 }
@@ -271,6 +273,17 @@ static void sum_n_case(struct turn *t, gf_type type, uint32_t src_count, uint32_
     SUM_N(sum_n, type);
 }
 
+/* Finite values whose squares leave fp32, above and below. */
+static void extremes_fill(const struct turn *t, uint32_t area, gf_type type)
+{
+    static const float extremes[] = {3e38f, -1e30f, 0x1p-149f, 1e-30f};
+    struct ops_pair *pair = t->pair;
+    for (uint64_t i = 0; (i < t->count) && (type != GF_TYPE_F16); i++)
+        if (next(pair) % 16 == 0)
+            put(pair->host[area] + skip_of(t, area, type), type, i, extremes[next(pair) % 4]);
+    pair->upload(pair, device_at(pair, area), pair->host[area], bytes_of(area, pair));
+}
+
 static void norm_case(struct turn *t, gf_type type)
 {
     struct place square = small(t, AT_SQUARES);
@@ -285,19 +298,20 @@ static void norm_case(struct turn *t, gf_type type)
         uint64_t first = (i == 0) ? 0 : t->count / 3;
         uint64_t elems = (i == 1) ? 0 : (i == 0) ? t->count / 3 : t->count - first;
         uint64_t skip = first * gf_type_size_bytes(type);
-        at_host[i] = (struct gf_norm){square.host + 4 * i, src.host + skip, elems};
-        at_device[i] = (struct gf_norm){square.device + 4 * i, src.device + skip, elems};
+        at_host[i] = (struct gf_norm){square.host + 8 * i, src.host + skip, elems};
+        at_device[i] = (struct gf_norm){square.device + 8 * i, src.device + skip, elems};
     }
     for (uint32_t i = 0; i < 2; i++) {
-        gf_mem w = 4 * i;
-        gf_mem g = 4 - w;
+        gf_mem w = 8 * i;
+        gf_mem g = 8 - w;
         host[i] = (struct gf_ratio){
-            ratio.host + w, square.host + w, square.host + g, 0.25f, 0.02f, 5e-4f, 1e-6f};
-        device[i] = host[i], device[i].ratio_f32 = ratio.device + w,
-        device[i].weight_square_f32 = square.device + w;
-        device[i].gradient_square_f32 = square.device + g;
+            ratio.host + w / 2, square.host + w, square.host + g, 0.25f, 0.02f, 5e-4f, 1e-6f};
+        device[i] = host[i], device[i].ratio_f32 = ratio.device + w / 2,
+        device[i].weight_square_f64 = square.device + w;
+        device[i].gradient_square_f64 = square.device + g;
     }
     fill(t, A, type, false);
+    extremes_fill(t, A, type);
     small_fill(t);
     BOTH(t, norm, (NULL, 0, type, at_host, 3),
          (t->pair->queue, small(t, AT_SCRATCH).device, type, at_device, 3));

@@ -60,21 +60,28 @@ TEST(many_elements_have_them_too)
 TEST(a_trust_ratio_is_that_of_the_paper)
 {
     static const struct ratio_row {
-        float weight_square, gradient_square, scale, decay, epsilon, want;
+        double weight_square, gradient_square;
+        float scale, decay, epsilon, want;
     } rows[] = {
-        {4, 16, 1, 0, 0, 0.5f * 2 / 4}, {4, 16, 0.25f, 0.5f, 2, 0.5f * 2 / (1 + 1 + 2)},
+        {4, 16, 1, 0, 0, 0.5f * 2 / 4},
+        {4, 16, 0.25f, 0.5f, 2, 0.5f * 2 / (1 + 1 + 2)},
         {0, 16, 1, 0.5f, 1, 1}, /* nothing is known of a tensor that is zero, or does not move */
-        {4, 0, 1, 0.5f, 1, 1},          {NAN, 16, 1, 0.5f, 1, 1},
+        {4, 0, 1, 0.5f, 1, 1},
+        {NAN, 16, 1, 0.5f, 1, 1},
         {2, 3, 1, 0.1f, 1e-9f, 0}, /* below */
+        /* squares that fp32 does not hold, of norms that it holds */
+        {1e-60, 4e-60, 1, 0, 0, 0.25f},
+        {1e60, 4e60, 1, 0, 0, 0.25f},
+        {1, 1e72, 1, 0, 0, 0.5e-36f},
     };
     for (uint32_t row = 0; row < LENGTH(rows) * gf_element_ops_variant_count; row++) {
         const struct ratio_row *r = &rows[row % LENGTH(rows)];
         const struct gf_element_ops *ops = variant(row / LENGTH(rows));
         float got = -1;
         float want = r->want;
-        float w = sqrtf(2);
-        float g = sqrtf(3);
-        float d = 0.1f * w;
+        double w = sqrt(2);
+        double g = sqrt(3);
+        double d = (double)0.1f * w;
         struct gf_ratio ratio = {(gf_mem)(uintptr_t)&got,
                                  (gf_mem)(uintptr_t)&r->weight_square,
                                  (gf_mem)(uintptr_t)&r->gradient_square,
@@ -83,30 +90,66 @@ TEST(a_trust_ratio_is_that_of_the_paper)
                                  r->decay,
                                  r->epsilon};
         if (ops == NULL) continue;
-        if (want == 0) want = 0.5f * w / ((g + d) + 1e-9f); /* in the order that is written down */
+        if (want == 0)
+            want = (float)(0.5 * w / ((g + d) + (double)1e-9f)); /* in the written order */
         assert_int_equal(ops->ratio(NULL, &ratio, 1), GF_OK);
         assert_int_equal(gf_f32_bits(got), gf_f32_bits(want));
     }
 }
 
-/* A run of 1 and two of half a unit in its last place: they count only if they meet before they
- * meet the 1, as the runs 32 and 96 do in their lane. */
+/* A run of 2^20 and two of half a unit in its last place as a double: they count only if they meet
+ * before they meet that, as the runs 32 and 96 do in their lane. */
 TEST(a_norm_adds_runs_in_lanes)
 {
     uint64_t elem_count = 97ull * GF_RUN_ELEMS;
     uint16_t *values = calloc(elem_count, sizeof *values);
     assert_non_null(values);
-    values[5] = gf_f16_of_f32(1);
-    values[32ull * GF_RUN_ELEMS] = values[97ull * GF_RUN_ELEMS - 1] = gf_f16_of_f32(0x1p-12f);
+    values[5] = gf_f16_of_f32(0x1p10f);
+    for (uint64_t run = 32; run < 97; run += 64) /* two squares of 2^-34 in a lane */
+        values[run * GF_RUN_ELEMS] = values[run * GF_RUN_ELEMS + GF_LANES] =
+            gf_f16_of_f32(0x1p-17f);
     for (uint32_t v = 0; v < gf_element_ops_variant_count; v++) {
-        float square = 0;
+        double square = 0;
         const struct gf_norm norm = {(gf_mem)(uintptr_t)&square, (gf_mem)(uintptr_t)values,
                                      elem_count};
         if (variant(v) == NULL) continue;
         assert_int_equal(variant(v)->norm(NULL, 0, GF_TYPE_F16, &norm, 1), GF_OK);
-        assert_int_equal(gf_f32_bits(square), 0x3f800001);
+        assert_true(square == 0x1p20 + 0x1p-32);
     }
     free(values);
+}
+
+/* Of finite values that a finite norm has: no square overflows, and none is lost. */
+TEST(a_norm_holds_the_square_of_any_finite_value)
+{
+    static const struct norm_row {
+        gf_type type;
+        uint32_t bits;
+        double value;
+    } rows[] = {{GF_TYPE_F32, 0x7f7fffff, 0x1.fffffep127},
+                {GF_TYPE_F32, 1, 0x1p-149},
+                {GF_TYPE_F32, 0x20000000, 0x1p-63},
+                {GF_TYPE_F32, 0xe0000000, -0x1p65},
+                {GF_TYPE_BF16, 0x7f7f, 0x1.fep127},
+                {GF_TYPE_BF16, 1, 0x1p-133},
+                {GF_TYPE_F16, 0x7bff, 65504},
+                {GF_TYPE_F16, 1, 0x1p-24}};
+    enum { ELEMS = 3 * GF_RUN_ELEMS + 5, AT_EACH = 64 };
+    static uint32_t values[ELEMS];
+    for (uint32_t row = 0; row < LENGTH(rows) * gf_element_ops_variant_count; row++) {
+        const struct norm_row *r = &rows[row % LENGTH(rows)];
+        const struct gf_element_ops *ops = variant(row / LENGTH(rows));
+        uint64_t bytes = gf_type_bytes(r->type);
+        uint64_t count = 0;
+        double square = 0;
+        const struct gf_norm norm = {(gf_mem)(uintptr_t)&square, (gf_mem)(uintptr_t)values, ELEMS};
+        memset(values, 0, sizeof values);
+        for (uint64_t i = 5; i < ELEMS; i += AT_EACH, count++)
+            memcpy((uint8_t *)values + i * bytes, &r->bits, bytes);
+        if (ops == NULL) continue;
+        assert_int_equal(ops->norm(NULL, 0, r->type, &norm, 1), GF_OK);
+        assert_true(fabs(square / ((double)count * r->value * r->value) - 1) < 1e-14);
+    }
 }
 
 /* A result that goes past the cache is that of casts that do not. On a line's first byte; with some

@@ -170,7 +170,7 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     parts.msgs = gf_arena_take(control, msg_count * sizeof *parts.msgs);
     parts.reqs = gf_arena_take(control, msg_count * layout->link.req_bytes);
     if (!layout->on_device)
-        parts.pools.norms = gf_arena_take(control, layout->tensor_count * 3 * sizeof(float));
+        parts.pools.norms = gf_arena_take(control, layout->tensor_count * 3 * GF_NORM_BYTES);
     parts.large = gf_arena_take(control, 0);
     if (!layout->on_device && layout->has_pools) gf_pools_lay(layout, control, &parts.pools);
     parts.large_bytes = (size_t)((char *)gf_arena_take(control, 0) - parts.large);

@@ -7,6 +7,7 @@
  * Any ready order is valid, but buffers start in one order, by the last tensor they need: with a
  * limited number of ops two ranks that started in different orders could each hold what the other
  * waits for. */
+#include <float.h>
 #include <string.h>
 
 #include "lib/context.h"
@@ -115,6 +116,18 @@ static void step_end(gf_context *gf, uint64_t now_ns)
     gf->observed.epoch_steps++;
     gf->observed.late[step->last_rank].steps++;
     gf->observed.late[step->last_rank].ns += step->late_ns;
+}
+
+gf_status gf_step_drop(gf_context *gf, double norm)
+{
+    gf->step.skipped = gf->skipped_last = true;
+    gf->observed.stats.steps_skipped++;
+    gf_log_line(&gf->log, GF_LOG_WARN,
+                "step %llu skipped on all ranks: all gradients are finite, but their norm %g is %s",
+                (unsigned long long)gf->step.number, norm,
+                (norm > (double)FLT_MAX) ? "not, in fp32"
+                                         : "so large that optimizer.clip_norm makes them 0");
+    return gf_scale_step(gf, true);
 }
 
 /* GF_OK: the vote is posted; all tensors are declared, exchanged and (of a sparse step) scored. */

@@ -38,7 +38,7 @@ static struct device_parts device_walk(const struct gf_layout *layout, struct gf
     parts.staging =
         gf_arena_take_bulk(device, layout->may_reach_device ? gf_layout_staging_bytes(layout) : 0);
     parts.pools.norms =
-        gf_arena_take(device, (UINT64_C(3) * layout->tensor_count + runs) * sizeof(float));
+        gf_arena_take(device, (UINT64_C(3) * layout->tensor_count + runs) * GF_NORM_BYTES);
     if (layout->has_pools) gf_pools_lay(layout, device, &parts.pools);
     return parts;
 }

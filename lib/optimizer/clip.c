@@ -1,7 +1,12 @@
 /* The norm of all gradients together, and clipping by it (Pascanu et al., arXiv 1211.5063), by
  * PyTorch's rule. Every rank holds the averaged gradients, so each adds all squares up by itself,
  * in the one order that norm() has: no message, and the same bits everywhere. What clipping
- * multiplies with goes into the update's own scale. */
+ * multiplies with goes into the update's own scale.
+ *
+ * Squares are added in double, so the norm of finite gradients is right wherever it is finite in
+ * fp32. Where it is not, and clip_norm asks for it, no factor makes a step of that gradient, and all
+ * ranks drop the step here, after the vote: each has the same bits, so none has to ask. */
+#include <float.h>
 #include <math.h>
 
 #include "lib/device/device.h"
@@ -15,7 +20,7 @@
 static gf_status squares_add(gf_context *gf)
 {
     gf_status status =
-        gf->ops->zero(&gf->queue, gf_gradient_square(gf, 0), gf->tensor_count * sizeof(float));
+        gf->ops->zero(&gf->queue, gf_gradient_square(gf, 0), gf->tensor_count * GF_NORM_BYTES);
     struct gf_norm *norms = (struct gf_norm *)(void *)gf->optimizer.list;
     for (gf_type type = 0; (status == GF_OK) && (type < GF_TYPE_COUNT); type++) {
         uint32_t count = 0;
@@ -31,32 +36,45 @@ static gf_status squares_add(gf_context *gf)
     return gf_update_status(gf, status);
 }
 
-static gf_status norm_make(gf_context *gf)
+/* Of all averaged gradients. */
+static gf_status square_make(gf_context *gf, double *sum_out)
 {
     double sum = 0.0;
-    double most = (double)gf->config.optimizer.clip_norm;
-    double norm;
     /* no element: no pool to read through */
     uint32_t tensors = (gf->pool.elem_count > 0) ? gf->tensor_count : 0;
     gf_status status = squares_add(gf);
     for (uint32_t i = 0, count; (status == GF_OK) && (i < tensors); i += count) {
-        float squares[SQUARES];
+        double squares[SQUARES];
         count = (tensors - i < SQUARES) ? tensors - i : SQUARES;
         status = gf_pool_read(gf, squares, gf_gradient_square(gf, i), count * sizeof squares[0]);
         for (uint32_t s = 0; (status == GF_OK) && (s < count); s++) {
             bool keeps = gf_keeps_scale(gf, (gf_type)gf->tensors[i + s].type);
             double scale = keeps ? (double)gf->step.gradient_scale : 1.0;
-            sum += (double)squares[s] * scale * scale;
+            sum += squares[s] * scale * scale;
         }
     }
+    *sum_out = sum;
+    return status;
+}
+
+static gf_status norm_make(gf_context *gf)
+{
+    double most = (double)gf->config.optimizer.clip_norm;
+    double norm;
+    double sum;
+    gf_status status = square_make(gf, &sum);
     if (status < 0) return status;
     norm = sqrt(sum);
-    gf->step.norm = (float)norm;
+    gf->step.norm = (norm <= (double)FLT_MAX) ? (float)norm : INFINITY;
     gf->step.clip_factor = 1.0f;
     if ((most > 0.0) && (most < norm + CLIP_EPSILON))
         gf->step.clip_factor = (float)(most / (norm + CLIP_EPSILON));
     gf->step.norm_known = true;
-    return GF_OK;
+    if ((most <= 0.0) ||
+        (isfinite(gf->step.norm) && (gf->step.clip_factor * gf->step.gradient_scale > 0.0f)))
+        return GF_OK;
+    gf->step.clip_factor = 0.0f;
+    return gf_step_drop(gf, norm);
 }
 
 /* GF_OK: there are gradients, and their norm is known. */
@@ -64,12 +82,13 @@ static gf_status norm_enter(gf_context *gf, const char *call)
 {
     gf_status status = gf_enter(gf);
     if (status < 0) return status;
+    if ((gf->phase == GF_PHASE_READY) && gf_step_is_whole(gf) && gf->step.norm_known) return GF_OK;
     if ((gf->phase != GF_PHASE_READY) || !gf_step_is_whole(gf) || gf->step.skipped ||
-        ((gf->step.state == GF_STEP_UPDATED) && !gf->step.norm_known))
+        (gf->step.state == GF_STEP_UPDATED))
         return gf_refuse(gf, GF_ERR_STATE, "%s: %s", call,
                          gf->step.skipped ? "the step was skipped"
                                           : "no step is whole that was not applied yet");
-    return gf->step.norm_known ? GF_OK : norm_make(gf);
+    return norm_make(gf);
 }
 
 gf_status gf_gradient_norm(gf_context *gf, float *norm_out, float *factor_out)

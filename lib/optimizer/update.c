@@ -71,7 +71,7 @@ static bool has_ratio(const gf_context *gf, uint32_t tensor)
 
 static gf_mem norm_at(const gf_context *gf, uint64_t place)
 {
-    return gf->optimizer.norms + place * sizeof(float);
+    return gf->optimizer.norms + place * GF_NORM_BYTES;
 }
 static gf_mem weight_square(const gf_context *gf, uint32_t tensor)
 {
@@ -87,7 +87,7 @@ static gf_mem ratio_at(const gf_context *gf, uint32_t tensor)
 }
 gf_mem gf_norm_scratch(const gf_context *gf)
 {
-    return ratio_at(gf, gf->tensor_count);
+    return norm_at(gf, UINT64_C(3) * gf->tensor_count);
 }
 
 gf_status gf_update_status(gf_context *gf, gf_status status)
@@ -111,8 +111,8 @@ static struct gf_ratio ratio_of(const gf_context *gf, uint32_t tensor)
 {
     const struct gf_pool_tensor *placed = &gf->tensors[tensor];
     return (struct gf_ratio){.ratio_f32 = ratio_at(gf, tensor),
-                             .weight_square_f32 = weight_square(gf, tensor),
-                             .gradient_square_f32 = gf_gradient_square(gf, tensor),
+                             .weight_square_f64 = weight_square(gf, tensor),
+                             .gradient_square_f64 = gf_gradient_square(gf, tensor),
                              .gradient_scale = gf_gradient_factor(gf, placed),
                              .eta = gf->config.optimizer.lars_eta,
                              .decay = gf_decay_of(gf, placed),
@@ -275,7 +275,7 @@ static gf_status update_run(gf_context *gf, float learning_rate)
     if (gf->step.skipped) return GF_OK;
     gf->optimizer.updates++;
     if (is_lars(gf) && (gf->ops->zero(&gf->queue, weight_square(gf, 0),
-                                      UINT64_C(2) * gf->tensor_count * sizeof(float)) < 0))
+                                      UINT64_C(2) * gf->tensor_count * GF_NORM_BYTES) < 0))
         return gf_device_failed(gf, GF_OPERATION_UPDATE);
     for (uint32_t first = 0, last; first < gf->tensor_count; first = last + 1) {
         last = rules_end(gf, first);

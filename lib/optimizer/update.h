@@ -5,12 +5,15 @@
 
 #include "ops/ops.h"
 
+#define GF_NORM_BYTES sizeof(double) /* of a square, a run's sum, and a ratio, a float */
+
 /* Pools; 0: there is none. */
 struct gf_weights {
     gf_mem weight, momentum, half;
     gf_mem moment2;   /* fp32, of adamw; momentum is its first moment */
     uint64_t updates; /* gf_update() was applied so often */
-    /* fp32 [tensor_count] each: squares of weights, of gradients, ratios; then scratch of norm() */
+    /* [tensor_count] each, GF_NORM_BYTES apart: squares of weights, of gradients, ratios; then
+     * scratch of norm() */
     gf_mem norms;
     /* [tensor_count] tables for element ops, which read them during the call */
     union gf_update_list *list;

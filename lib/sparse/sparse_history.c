@@ -299,20 +299,17 @@ gf_status gf_sparse_batch_score(gf_context *gf, struct gf_queue *queue,
     return GF_OK;
 }
 
-/* All norms are there. Those that are not finite go into the vote, by the first element that is
- * not. */
+/* All norms are there. Values that are not finite go into the vote. Finite ones whose magnitudes
+ * add up beyond fp32 are the largest there is, as after a dense step: a score chooses and is applied
+ * nowhere, and sums of several such ranks, infinite, are still the first to be chosen. */
 static void scores_attribute(gf_context *gf)
 {
     struct gf_sparse *sparse = &gf->sparse;
-    struct gf_check check = *gf_finite_seen(gf, counter(gf), GF_COUNT_PACKED);
-    for (uint32_t chunk = 0; chunk < sparse->chunk_count; chunk++) {
-        if (isfinite(sparse->scores[chunk])) continue;
-        sparse->scores[chunk] = 0.0f;
-        if (check.bad_count > 0) continue;
-        /* the adding overflowed */
-        check = (struct gf_check){.bad_count = 1, .bad_first = gf_chunk_first(sparse, chunk)};
-    }
-    gf_finite_scored(gf, &check);
+    const struct gf_check *check = gf_finite_seen(gf, counter(gf), GF_COUNT_PACKED);
+    for (uint32_t chunk = 0; chunk < sparse->chunk_count; chunk++)
+        if (!isfinite(sparse->scores[chunk]))
+            sparse->scores[chunk] = (check->bad_count > 0) ? 0.0f : FLT_MAX;
+    gf_finite_scored(gf, check);
 }
 
 /* The piece at pass->elem, or a whole chunk of which nothing will be left, as it is sent: that has

@@ -187,13 +187,13 @@ static gf_status plan_score(struct gf_queue *queue, gf_mem scores_f32, gf_mem sr
 }
 
 /* Two launches for all. */
-static gf_status plan_norm(struct gf_queue *queue, gf_mem scratch_f32, gf_type type,
+static gf_status plan_norm(struct gf_queue *queue, gf_mem scratch_f64, gf_type type,
                            const struct gf_norm *ranges, uint32_t count)
 {
     uint64_t elems = 0;
     for (uint32_t i = 0; i < count; i++) elems += ranges[i].elem_count;
     if ((count == 0) || !work(queue, elems * gf_type_bytes(type), 2)) return GF_OK;
-    return gf_element_ops_best()->norm(queue, scratch_f32, type, ranges, count);
+    return gf_element_ops_best()->norm(queue, scratch_f64, type, ranges, count);
 }
 
 static uint64_t accumulate_bytes(const struct gf_accumulate *a, uint64_t elem_count)

@@ -55,6 +55,10 @@ GF_INLINE float gf_of_f16(uint32_t half)
     asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"((unsigned short)half));
     return value;
 }
+GF_INLINE double gf_f64_shuffle_down(uint32_t mask, double value, int delta, int width)
+{
+    return __shfl_down_sync(mask, value, (unsigned)delta, width);
+}
 /* Global memory, said outright: from an address that is a number the compiler would make a generic
  * access. In order. */
 GF_INLINE void gf_line_load(uint32_t words[4], uint64_t at)

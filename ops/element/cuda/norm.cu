@@ -23,9 +23,9 @@ GF_INLINE void norm_runs_type(uint32_t type, const struct gf_norm_args *n)
         uint32_t range = norm_range_of(n, run);
         uint64_t first = (run - n->ranges[range].first_run) * GF_RUN_ELEMS;
         uint64_t left = n->ranges[range].of.elem_count - first;
-        float sum = gf_lanes_sum(type, n->ranges[range].of.src + first * gf_bytes(type),
-                                 (left < GF_RUN_ELEMS) ? left : GF_RUN_ELEMS, 1);
-        if (threadIdx.x % threads == 0) ((float *)n->runs)[run] = sum;
+        double sum = gf_lanes_square(type, n->ranges[range].of.src + first * gf_bytes(type),
+                                     (left < GF_RUN_ELEMS) ? left : GF_RUN_ELEMS);
+        if (threadIdx.x % threads == 0) ((double *)n->runs)[run] = sum;
     }
 }
 
@@ -40,14 +40,14 @@ GF_EACH_TYPE(NORM_RUNS)
  * runs. */
 GF_KERNEL_OF(norm_end, norm)
 {
-    __shared__ float lanes[GF_KERNEL_LANES];
+    __shared__ double lanes[GF_KERNEL_LANES];
     const uint32_t lane = threadIdx.x;
     const uint32_t range = blockIdx.x;
     const uint32_t first = args.ranges[range].first_run;
     const uint32_t end =
         (range + 1 < args.count) ? args.ranges[range + 1].first_run : args.run_count;
-    const float *runs = (const float *)args.runs;
-    float sum = 0.0f;
+    const double *runs = (const double *)args.runs;
+    double sum = 0.0;
     GF_UNROLL_8
     for (uint32_t run = first + lane; run < end; run += GF_KERNEL_LANES) sum += runs[run];
     lanes[lane] = sum;
@@ -55,6 +55,6 @@ GF_KERNEL_OF(norm_end, norm)
         __syncthreads();
         if (lane < half) lanes[lane] += lanes[lane + half];
     }
-    float *square = (float *)args.ranges[range].of.square_f32;
+    double *square = (double *)args.ranges[range].of.square_f64;
     if (lane == 0) *square += lanes[0];
 }

@@ -208,7 +208,7 @@ static gf_status cuda_score(struct gf_queue *queue, gf_mem scores_f32, gf_mem sr
 }
 
 /* As many ranges as the table holds at a time; two launches each. */
-static gf_status cuda_norm(struct gf_queue *queue, gf_mem scratch_f32, gf_type type,
+static gf_status cuda_norm(struct gf_queue *queue, gf_mem scratch_f64, gf_type type,
                            const struct gf_norm *ranges, uint32_t count)
 {
     uint64_t threads = (type == GF_TYPE_F32) ? 16 : 8; /* a run */
@@ -217,7 +217,7 @@ static gf_status cuda_norm(struct gf_queue *queue, gf_mem scratch_f32, gf_type t
     for (uint32_t next = 0; (next < count) && (status == GF_OK);) {
         struct gf_norm_args args;
         void *list[] = {&args};
-        args.runs = scratch_f32;
+        args.runs = scratch_f64;
         args.count = args.run_count = 0;
         for (; (next < count) && (args.count < GF_KERNEL_NORMS_MAX); next++) {
             if (ranges[next].elem_count == 0) continue;
@@ -226,7 +226,7 @@ static gf_status cuda_norm(struct gf_queue *queue, gf_mem scratch_f32, gf_type t
             args.run_count += (uint32_t)gf_runs(ranges[next].elem_count);
         }
         if (args.count == 0) break;
-        GF_ASSERT(scratch_f32 != 0);
+        GF_ASSERT(scratch_f64 != 0);
         status =
             start(queue, KERNEL_norm_runs_f32 + (uint32_t)type, args.run_count * threads, &args);
         if (status == GF_OK)

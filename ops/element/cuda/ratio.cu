@@ -6,12 +6,13 @@ GF_KERNEL(ratio)
 {
     uint32_t i = threadIdx.x;
     if (i >= args.count) return;
-    float weight_norm = sqrtf(*(const float *)args.of[i].weight_square_f32);
-    float gradient_norm =
-        sqrtf(*(const float *)args.of[i].gradient_square_f32) * args.of[i].gradient_scale;
+    double weight_norm = sqrt(*(const double *)args.of[i].weight_square_f64);
+    double gradient_norm =
+        sqrt(*(const double *)args.of[i].gradient_square_f64) * (double)args.of[i].gradient_scale;
     float result = 1.0f;
-    if ((weight_norm > 0.0f) && (gradient_norm > 0.0f))
-        result = args.of[i].eta * weight_norm /
-                 (gradient_norm + args.of[i].decay * weight_norm + args.of[i].epsilon);
+    if ((weight_norm > 0.0) && (gradient_norm > 0.0))
+        result = (float)((double)args.of[i].eta * weight_norm /
+                         (gradient_norm + (double)args.of[i].decay * weight_norm +
+                          (double)args.of[i].epsilon));
     *(float *)args.of[i].ratio_f32 = result;
 }

@@ -45,8 +45,8 @@ GF_KERNEL_BOUND(score, score, 2)
             const uint64_t at = first + piece * args.piece_elems + in_piece;
             float got = 0.0f;
             if (own < count)
-                got = gf_lanes_sum(GF_KERNEL_F32, args.src + at * 4u,
-                                   (in_run < GF_RUN_ELEMS) ? in_run : GF_RUN_ELEMS, 0);
+                got = gf_lanes_magnitude(GF_KERNEL_F32, args.src + at * 4u,
+                                         (in_run < GF_RUN_ELEMS) ? in_run : GF_RUN_ELEMS);
             if (together == 1) {
                 score_add(&sum, got, run % args.piece_runs == 0);
                 continue;

@@ -80,5 +80,26 @@ VEC_INLINE void vec_stream_end(void)
     _mm_sfence();
 }
 
+/* As many doubles as the vector has floats, for sums of squares. */
+typedef struct {
+    __m256d low, high;
+} vec_f64;
+VEC_INLINE vec_f64 vec_f64_zero(void)
+{
+    return (vec_f64){_mm256_setzero_pd(), _mm256_setzero_pd()};
+}
+VEC_INLINE vec_f64 vec_square_add(vec_f64 sum, vec a)
+{
+    __m256d low = _mm256_cvtps_pd(_mm256_castps256_ps128(a));
+    __m256d high = _mm256_cvtps_pd(_mm256_extractf128_ps(a, 1));
+    return (vec_f64){_mm256_add_pd(sum.low, _mm256_mul_pd(low, low)),
+                     _mm256_add_pd(sum.high, _mm256_mul_pd(high, high))};
+}
+VEC_INLINE void vec_f64_store(double *dst, vec_f64 a)
+{
+    _mm256_storeu_pd(dst, a.low);
+    _mm256_storeu_pd(dst + 4, a.high);
+}
+
 #include "ops/element/host/vec.h"
 #endif

@@ -99,5 +99,26 @@ VEC_INLINE void vec_stream_end(void)
     _mm_sfence();
 }
 
+/* As many doubles as the vector has floats, for sums of squares. */
+typedef struct {
+    __m512d low, high;
+} vec_f64;
+VEC_INLINE vec_f64 vec_f64_zero(void)
+{
+    return (vec_f64){_mm512_setzero_pd(), _mm512_setzero_pd()};
+}
+VEC_INLINE vec_f64 vec_square_add(vec_f64 sum, vec a)
+{
+    __m512d low = _mm512_cvtps_pd(_mm512_castps512_ps256(a));
+    __m512d high = _mm512_cvtps_pd(_mm512_extractf32x8_ps(a, 1));
+    return (vec_f64){_mm512_add_pd(sum.low, _mm512_mul_pd(low, low)),
+                     _mm512_add_pd(sum.high, _mm512_mul_pd(high, high))};
+}
+VEC_INLINE void vec_f64_store(double *dst, vec_f64 a)
+{
+    _mm512_storeu_pd(dst, a.low);
+    _mm512_storeu_pd(dst + 8, a.high);
+}
+
 #include "ops/element/host/vec.h"
 #endif

@@ -67,5 +67,26 @@ VEC_INLINE void vec_stream_end(void)
 {
 }
 
+/* As many doubles as the vector has floats, for sums of squares. */
+typedef struct {
+    float64x2_t low, high;
+} vec_f64;
+VEC_INLINE vec_f64 vec_f64_zero(void)
+{
+    return (vec_f64){vdupq_n_f64(0), vdupq_n_f64(0)};
+}
+VEC_INLINE vec_f64 vec_square_add(vec_f64 sum, vec a)
+{
+    float64x2_t low = vcvt_f64_f32(vget_low_f32(a));
+    float64x2_t high = vcvt_high_f64_f32(a);
+    return (vec_f64){vaddq_f64(sum.low, vmulq_f64(low, low)),
+                     vaddq_f64(sum.high, vmulq_f64(high, high))};
+}
+VEC_INLINE void vec_f64_store(double *dst, vec_f64 a)
+{
+    vst1q_f64(dst, a.low);
+    vst1q_f64(dst + 2, a.high);
+}
+
 #include "ops/element/host/vec.h"
 #endif

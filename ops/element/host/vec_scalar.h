@@ -59,5 +59,20 @@ VEC_INLINE void vec_stream_end(void)
 {
 }
 
+/* As many doubles as the vector has floats, for sums of squares. */
+typedef double vec_f64;
+VEC_INLINE vec_f64 vec_f64_zero(void)
+{
+    return 0;
+}
+VEC_INLINE vec_f64 vec_square_add(vec_f64 sum, vec a)
+{
+    return sum + (double)a * (double)a;
+}
+VEC_INLINE void vec_f64_store(double *dst, vec_f64 a)
+{
+    *dst = a;
+}
+
 #include "ops/element/host/vec.h"
 #endif
