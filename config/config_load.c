@@ -5,6 +5,7 @@
 
 #include "config/config_keys.h"
 #include "config/config_source.h"
+#include "drivers/arithmetic.h"
 
 static const char *type_name(const config_setting_t *node)
 {
@@ -217,6 +218,7 @@ gf_status gf_config_load_text(const char *text, const char *origin, struct gf_co
 
 gf_status gf_config_load(const char *path, struct gf_config *config_out, char *error_out)
 {
+    GF_COMPUTES();
     config_t tree;
     gf_status status;
     if ((config_out == NULL) || (error_out == NULL)) return GF_ERR_PARAM;
@@ -266,6 +268,7 @@ static gf_status null_refuse(const char *text, char *error_out)
 gf_status gf_config_set(struct gf_config *config, const char *key, const char *value,
                         const char *origin, char *error_out)
 {
+    GF_COMPUTES();
     if ((config == NULL) || (key == NULL) || (value == NULL) || (origin == NULL))
         return null_refuse("gf_config_set: config, key, value or origin is NULL", error_out);
     if (error_out == NULL) return GF_ERR_PARAM;
@@ -278,6 +281,7 @@ gf_status gf_config_set(struct gf_config *config, const char *key, const char *v
 gf_status gf_config_set_all(struct gf_config *config, const char *const *texts, uint32_t count,
                             const char *origin, char *error_out)
 {
+    GF_COMPUTES();
     bool has_null = (config == NULL) || (origin == NULL) || ((texts == NULL) && (count > 0));
     for (uint32_t i = 0; !has_null && (i < count); i++) has_null = texts[i] == NULL;
     if (has_null)

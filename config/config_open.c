@@ -6,6 +6,7 @@
 #include "drivers/fault.h"
 #include "lib/settings/settings.h"
 #include "lib/settings/told.h"
+#include "drivers/arithmetic.h"
 
 /* Each row of the table, and what no file has. */
 static void own_take(const struct gf_config *own, struct gf_config *config)
@@ -67,6 +68,7 @@ gf_status gf_open_file(const char *path, const struct gf_config *own, uint32_t n
                        const struct gf_tensor *tensors, uint32_t tensor_count, gf_memory_take take,
                        void **memory_out, gf_context **gf_out)
 {
+    GF_COMPUTES();
     struct gf_config config;
     char error[GF_CONFIG_ERROR_BYTES];
     gf_status status;
@@ -104,6 +106,7 @@ gf_status gf_open_text(const char *path, const char *const *texts, uint32_t text
                        uint32_t state_extra_count, gf_log_fn log, void *log_user,
                        gf_memory_take take, char *error_out, void **memory_out, gf_context **gf_out)
 {
+    GF_COMPUTES();
     static const struct gf_config defaults;
     struct gf_config config = defaults;
     gf_status status = GF_OK;

@@ -4,6 +4,7 @@
 
 #include "config/config_keys.h"
 #include "config/config_source.h"
+#include "drivers/arithmetic.h"
 
 static void string_print(const char *text, FILE *out)
 {
@@ -44,6 +45,7 @@ static void value_print(const struct gf_setting *setting, const struct gf_config
 
 void gf_config_print(const struct gf_config *config, const char *path, FILE *out)
 {
+    GF_COMPUTES();
     char allowed[GF_SETTING_ALLOWED_BYTES];
     char error[GF_CONFIG_ERROR_BYTES];
     config_t tree; /* what the file says; empty where it cannot be read */
@@ -99,6 +101,7 @@ static void row_print(const struct gf_setting *setting, const struct gf_config *
 
 void gf_config_print_table(FILE *out)
 {
+    GF_COMPUTES();
     static const struct gf_config zero; /* its effective values are the defaults */
     if (out == NULL) return;
     (void)fputs("| key | type | default | allowed | meaning |\n|---|---|---|---|---|\n", out);

@@ -29,6 +29,9 @@
  *     fork. gf_gradient() is shared memory: the child must not write there. It may open a context of
  *     its own, but not over UCX where one over UCX was open at the fork: UCX's thread is not in the
  *     child (GF_ERR_SYSTEM).
+ *   - Every call computes to nearest, with subnormals, and traps no floating-point exception,
+ *     whatever the thread has set (-ffast-math, fesetround(), feenableexcept()); what is called back
+ *     in it, as config.log, does too. Afterwards the thread's mode and flags are as before.
  *   - Outputs come last, set only on success. Units: bytes (`_bytes`), elements (`_count`,
  *     `_elems`), ns (`_ns`). */
 #ifndef GRADIENTFLOW_H

@@ -3,9 +3,12 @@
  * one behind the other, each larger than the cache, so that nothing an op touches is left from the
  * one before. */
 #include <sys/mman.h>
+#include <time.h>
 
+#include "drivers/arithmetic.h"
 #include "drivers/clock.h"
 #include "firmware-tests/bench/bench_peer.h"
+#include "firmware-tests/support/hostile.h"
 #include "ops/element/host/ops_host.h"
 
 #define ROUNDS 9
@@ -217,6 +220,33 @@ static void bench(const struct gf_element_ops *ops)
     }
 }
 
+static double own_ns(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
+}
+
+/* What each public call pays to compute with the default mode. */
+static void bench_mode(const char *name, uint64_t word)
+{
+    enum { CALLS = 1000000 };
+    const uint64_t before = hostile_get();
+    double ns[ROUNDS];
+    for (int round = 0; round < ROUNDS; round++) {
+        const double begin_ns = own_ns();
+        hostile_put(word);
+        for (int call = 0; call < CALLS; call++) {
+            GF_COMPUTES();
+        }
+        hostile_put(before);
+        ns[round] = (own_ns() - begin_ns) / (double)CALLS;
+    }
+    qsort(ns, ROUNDS, sizeof(double), bench_compare);
+    printf("a call's look at the mode, %-20s %6.2f ns   (%.2f .. %.2f)\n", name, ns[ROUNDS / 2],
+           ns[0], ns[ROUNDS - 1]);
+}
+
 int main(int argc, char **argv)
 {
     size_t cache = cache_bytes();
@@ -232,6 +262,8 @@ int main(int argc, char **argv)
         for (uint64_t e = 0; e < elem_count; e++)
             ((float *)(void *)area[i])[e] = (i < E) ? (float)(e % 16) / 32 - 0.25f : 0;
     }
+    bench_mode("the default one", hostile_get());
+    bench_mode("a hostile one", HOSTILE_WORD);
     printf("largest cache %zu MiB, %d arrays of %zu MiB, 1 thread, medians of %d rounds (least .. "
            "most)\n",
            cache >> 20, AREAS, bytes >> 20, ROUNDS);

@@ -26,6 +26,7 @@ struct clang_dim {
 #define fabsf(value) __builtin_fabsf(value)
 #define sqrtf(value) __nvvm_sqrt_rn_f(value)
 #define sqrt(value) __nvvm_sqrt_rn_d(value)
+#ifdef __cplusplus /* which CUDA is: one name of two */
 static __device__ __forceinline__ float __shfl_down_sync(unsigned mask, float value, unsigned delta,
                                                          int width)
 {
@@ -41,6 +42,7 @@ static __device__ __forceinline__ double __shfl_down_sync(unsigned mask, double 
     for (int w = 0; w < 2; w++) of.word[w] = __shfl_down_sync(mask, of.word[w], delta, width);
     return of.whole;
 }
+#endif
 #define __shfl_sync(mask, value, lane, width) \
     __nvvm_shfl_sync_idx_f32((mask), (value), (lane), ((32 - (width)) << 8) | 0x1f)
 #define atomicAdd(at, value) __nvvm_atom_add_gen_ll((long long *)(at), (long long)(value))

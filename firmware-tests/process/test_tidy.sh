@@ -11,6 +11,12 @@ find lib ops drivers config tools firmware-tests -type f -name '*.*' ! -path '*/
 sources() { grep -E "\.($1)\$" "$scratch/all" | sort; }
 sources 'c|h|cu|cuh|cc|sh|py|awk' >"$scratch/code"
 
+# Public functions that only read or name something: the others begin with GF_COMPUTES() (drivers/arithmetic.h).
+reads="rank world first_rank first_world world_max gradient weight weight_half metric step_skipped gradient_scale"
+reads="$reads loss_scale block exchange_take abort state_bytes epoch_due joiners left left_out rejoined steps"
+reads="$reads error_last path_name stats_read trace_read status_name type_size_bytes"
+reads="$reads operation_name algorithm_name log_stderr error_text struct_bytes"
+
 # ---- each rule writes lines "RULE NAME NUMBER" ----
 {
     # A folder and what it may include: design of the tree in README.md. Public headers are those that are installed.
@@ -66,6 +72,15 @@ sources 'c|h|cu|cuh|cc|sh|py|awk' >"$scratch/code"
     cut -d'|' -f5 "$scratch/rules" | sort -u | while read -r act; do
         grep -q "gf_view_$act\>" firmware-tests/sim/membership.pml || echo "states $act 1"
     done
+    # A public function computes with the default mode of floating point, or only reads.
+    cat lib/gradientflow.h lib/schedule.h lib/types.h lib/configuration.h config/config.h |
+        sed -nE 's/^[a-z][a-z0-9_ *]*[ *](gf_[a-z0-9_]+)\(.*/\1/p' |
+        grep -vxE "gf_($(echo "$reads" | tr ' ' '|'))" >"$scratch/computes"
+    sources c | grep -E '^(lib|config)/' | xargs awk -v list="$scratch/computes" '
+        BEGIN { while ((getline name < list) > 0) lacks[name] = 1 }
+        /^[a-z].*\(/ { name = $0; sub(/\(.*/, "", name); sub(/.*[ *]/, "", name) }
+        /^    GF_COMPUTES\(\);$/ && before == "{" { delete lacks[name] }
+        { before = $0 } END { for (name in lacks) print "computes", name, 1 }'
     # A rank becomes a member id, and back, in one place each.
     grep -nE '(\<ids|id_of|members)\[|epoch_rank' $(sources 'c|h' | grep -E '^(lib|ops|drivers)/') |
         grep -vE '^(drivers/link\.h|lib/membership/members_state\.h):|return members->table\[id\]\.epoch_rank;' | awk -F: '{ print "ranks", $1, 1 }' | sort -u
@@ -86,7 +101,7 @@ sources 'c|h|cu|cuh|cc|sh|py|awk' >"$scratch/code"
 } >"$found"
 sed -n 's/^lacks alone //p' "$found" | while read -r header lacks; do skip "tidy_alone" "$header: there is no <$lacks>"; done
 
-for rule in include width todo readme declaration states ranks alone; do
+for rule in include width todo readme declaration states computes ranks alone; do
     grep "^$rule " "$found" | awk -v list="$allowed" '
         BEGIN { while ((getline row < list) > 0) { split(row, p, " "); most[p[1] " " p[2]] = p[3] } }
         $3 > most[$1 " " $2] { printf "%s: %s (%d are allowed); ", $2, $3, most[$1 " " $2] }' >"$scratch/why"

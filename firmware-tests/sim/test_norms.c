@@ -37,7 +37,7 @@ static bool near(double got, double want)
 }
 
 /* 1e-24 and below: no square in fp32. 1.9e19 and above: none either. */
-static const float values[] = {1e-42f, 1e-30f, 1e-24f, 1e-20f, 1.0f,
+static const float values[] = {1e-42f, 1e-30f,  1e-24f, 1e-20f, 1.0f,
                                1e18f,  1.9e19f, -1e25f, 1e30f,  5e36f};
 
 TEST(the_norm_of_finite_gradients_is_right)
@@ -108,8 +108,8 @@ TEST(an_optimizer_learns_from_any_finite_gradient)
             const float *weight = (const float *)(uintptr_t)gf_weight(w.ranks[r].gf, 0);
             assert_int_equal(gf_update(w.ranks[r].gf, 0.25f), GF_OK);
             if (fabs((double)weight[5] - (1 - moved)) > 2e-5)
-                fail_msg("row %zu by %g: weight %.9g, not %.9g", row,
-                         (double)value, (double)weight[5], 1 - moved);
+                fail_msg("row %zu by %g: weight %.9g, not %.9g", row, (double)value,
+                         (double)weight[5], 1 - moved);
             assert_memory_equal(weight, (const void *)(uintptr_t)gf_weight(w.ranks[0].gf, 0),
                                 ELEMS * sizeof *weight);
         }

@@ -1,6 +1,8 @@
-/* Each public function in each state of a context answers what gradientflow.h says. A function of
- * the header that has no row here, nor one in test_rules_arguments.c, fails the suite. */
+/* Each public function in each state of a context answers what gradientflow.h says, in a thread
+ * whose floating point is hostile, which it gives back as it was. A function of the header that has
+ * no row here, nor one in test_rules_arguments.c, fails the suite. */
 #include "firmware-tests/support/suite.h"
+#include "firmware-tests/support/hostile.h"
 #include "firmware-tests/support/rules_world.h"
 #include "firmware-tests/support/world_setups.h"
 
@@ -127,6 +129,7 @@ static int answer_of(const struct call *c, int which)
 {
     int status = 0;
     int answer;
+    bool kept = true;
     pid_t child = (which == RULES_FORKED) ? fork() : 0;
     assert_true(child >= 0);
     if (child > 0) {
@@ -135,8 +138,9 @@ static int answer_of(const struct call *c, int which)
         return WEXITSTATUS(status) - 100;
     }
     rules_block();
-    answer = c->call();
+    HOSTILE(&kept, answer = c->call());
     world_unblock(&rules_world);
+    if (!kept) fail_msg("%s: the thread's floating point is not as it was", c->name);
     if (which == RULES_FORKED) _exit(100 + answer);
     return answer;
 }

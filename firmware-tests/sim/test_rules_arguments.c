@@ -1,6 +1,7 @@
 /* Each wrong argument is refused as gradientflow.h says, with words that name it: the call, the
  * answer by the letters of rules_world.h, the words. NULL: there is no log, or nothing to say. */
 #include "firmware-tests/support/suite.h"
+#include "firmware-tests/support/hostile.h"
 #include "firmware-tests/support/rules_world.h"
 #include "firmware-tests/support/world_setups.h"
 
@@ -21,7 +22,14 @@ static void rule(const char *call, int answer, char expect, const char *words)
     if (words != NULL) world_expect_log(&rules_world, RULES_RANK, words);
     if (rules_world.ranks != NULL) world_log_clear(&rules_world);
 }
-#define RULE(call, expect, words) rule(#call, (int)(call), expect, words)
+#define RULE(call, expect, words)             \
+    do {                                      \
+        int answer = 0;                       \
+        bool kept = true;                     \
+        HOSTILE(&kept, answer = (int)(call)); \
+        assert_true(kept);                    \
+        rule(#call, answer, expect, words);   \
+    } while (0)
 
 /* How many elements that block has. */
 static uint64_t block_of(uint64_t elem_count, uint32_t world, uint32_t rank)

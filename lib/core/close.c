@@ -3,6 +3,7 @@
 #include "lib/core/accessors.h"
 #include "lib/core/device_work.h"
 #include "lib/device/device.h"
+#include "drivers/arithmetic.h"
 
 void gf_drivers_close(gf_context *gf)
 {
@@ -81,18 +82,21 @@ static gf_status leave_enter(gf_context *gf)
 
 gf_status gf_close_poll(gf_context *gf)
 {
+    GF_COMPUTES();
     gf_status status = leave_enter(gf);
     return (status == GF_AGAIN) ? leave_progress(gf, NULL) : status;
 }
 
 gf_status gf_close_wait_for(gf_context *gf, uint64_t bound_ns)
 {
+    GF_COMPUTES();
     gf_status status = leave_enter(gf);
     return (status == GF_AGAIN) ? gf_wait_for(gf, leave_progress, NULL, bound_ns) : status;
 }
 
 gf_status gf_close(gf_context *gf)
 {
+    GF_COMPUTES();
     gf_status status;
     if (gf == NULL) return GF_OK;
     if ((status = gf_own(gf)) < 0) return status;
@@ -114,6 +118,7 @@ gf_status gf_close(gf_context *gf)
 
 gf_status gf_heartbeat(gf_context *gf)
 {
+    GF_COMPUTES();
     gf_status status = gf_enter(gf);
     uint64_t now_ns;
     if (status < 0) return status;

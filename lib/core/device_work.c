@@ -2,6 +2,7 @@
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 #include "lib/core/device_work.h"
+#include "drivers/arithmetic.h"
 
 gf_status gf_device_failed(gf_context *gf, gf_operation operation)
 {
@@ -35,6 +36,7 @@ gf_status gf_queue_refused(gf_context *gf, gf_status status, const char *call)
 
 gf_status gf_queue_follow(gf_context *gf, gf_queue_handle queue)
 {
+    GF_COMPUTES();
     gf_status status = gf_enter(gf);
     if (status < 0) return status;
     if (gf->phase == GF_PHASE_STEP)

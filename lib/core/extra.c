@@ -9,6 +9,7 @@
 #include "lib/core/accessors.h"
 #include "lib/core/arena.h"
 #include "lib/settings/settings.h"
+#include "drivers/arithmetic.h"
 
 gf_status gf_extra_check(const struct gf_config *config, char *error_out)
 {
@@ -96,6 +97,7 @@ bool gf_step_waits(const gf_context *gf)
 
 gf_status gf_updated(gf_context *gf)
 {
+    GF_COMPUTES();
     gf_status status = gf_enter(gf);
     if (status < 0) return status;
     if (gf->config.optimizer.kind != GF_OPTIMIZER_NONE)
@@ -233,6 +235,7 @@ static gf_status extras_send(gf_context *gf, uint32_t root)
 
 gf_status gf_broadcast_weights(gf_context *gf, uint32_t root)
 {
+    GF_COMPUTES();
     gf_status status = gf_enter(gf);
     if (status < 0) return status;
     if (!gf_requests_idle(gf))

@@ -8,6 +8,7 @@
 #include "lib/core/accessors.h"
 #include "lib/core/device_work.h"
 #include "lib/core/extra.h"
+#include "drivers/arithmetic.h"
 
 #define CONNECTS_A_POLL 32u
 #define LONG_NS UINT64_C(1000000000)
@@ -260,17 +261,20 @@ static gf_status open_enter(gf_context *gf)
 
 gf_status gf_open_poll(gf_context *gf)
 {
+    GF_COMPUTES();
     gf_status status = open_enter(gf);
     return (status < 0) ? status : open_progress(gf, NULL);
 }
 
 gf_status gf_open_wait_for(gf_context *gf, uint64_t bound_ns)
 {
+    GF_COMPUTES();
     gf_status status = open_enter(gf);
     return (status < 0) ? status : gf_wait_for(gf, open_progress, NULL, bound_ns);
 }
 
 gf_status gf_open_wait(gf_context *gf)
 {
+    GF_COMPUTES();
     return gf_open_wait_for(gf, GF_WAIT_UNBOUNDED);
 }

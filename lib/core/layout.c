@@ -12,6 +12,7 @@
 #include "lib/device/device.h"
 #include "lib/settings/settings.h"
 #include "lib/settings/told.h"
+#include "drivers/arithmetic.h"
 
 /* The most that any algorithm asks for in one op, as which one runs may differ from operation to
  * operation, for data of any size, as public requests may be larger than the pool, in each world
@@ -274,6 +275,7 @@ gf_status gf_measure_told(const struct gf_config *config, const struct gf_tensor
 gf_status gf_measure(const struct gf_config *config, const struct gf_tensor *tensors,
                      uint32_t tensor_count, struct gf_footprint *footprint_out)
 {
+    GF_COMPUTES();
     char error[256] = "";
     gf_status status;
     if ((config == NULL) || (footprint_out == NULL)) return GF_ERR_PARAM;

@@ -19,6 +19,7 @@
 #include "lib/device/device.h"
 #include "lib/settings/settings.h"
 #include "lib/settings/told.h"
+#include "drivers/arithmetic.h"
 
 static void context_lay(const struct gf_layout *layout, const struct gf_control_parts *parts,
                         gf_context *gf)
@@ -372,6 +373,7 @@ gf_status gf_open_told(const struct gf_config *config, const struct gf_tensor *t
 gf_status gf_open(const struct gf_config *config, const struct gf_tensor *tensors,
                   uint32_t tensor_count, void *memory, uint64_t memory_bytes, gf_context **gf_out)
 {
+    GF_COMPUTES();
     char error[256] = "";
     gf_status status;
     if ((config == NULL) || (gf_out == NULL)) return GF_ERR_PARAM;

@@ -9,6 +9,7 @@
 #include "lib/core/choose.h"
 #include "lib/core/device_work.h"
 #include "lib/settings/settings.h"
+#include "drivers/arithmetic.h"
 #include "ops/element/host/fold.h"
 
 static struct gf_pending *pending_of(gf_context *gf, const struct gf_request *request)
@@ -173,6 +174,7 @@ static gf_status post(gf_context *gf, struct gf_call call, gf_mem data, uint64_t
 gf_status gf_allreduce(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type,
                        struct gf_request *request)
 {
+    GF_COMPUTES();
     const struct gf_call call = {GF_OPERATION_ALLREDUCE, GF_COLL_ALLREDUCE, GF_REDUCTION_SUM};
     return post(gf, call, data, elem_count, type, request);
 }
@@ -188,6 +190,7 @@ static gf_status request_fold(void *arg, gf_mem dst, gf_mem src, uint64_t elem_c
 gf_status gf_allreduce_by(gf_context *gf, gf_reduction reduction, gf_mem data, uint64_t elem_count,
                           gf_type type, struct gf_request *request)
 {
+    GF_COMPUTES();
     const struct gf_call call = {GF_OPERATION_ALLREDUCE, GF_COLL_ALLREDUCE, reduction};
     if ((reduction != GF_REDUCTION_SUM) && (gf_own(gf) == GF_OK)) gf->requests.fold = request_fold;
     return post(gf, call, data, elem_count, type, request);
@@ -196,6 +199,7 @@ gf_status gf_allreduce_by(gf_context *gf, gf_reduction reduction, gf_mem data, u
 gf_status gf_broadcast(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type,
                        uint32_t root, struct gf_request *request)
 {
+    GF_COMPUTES();
     const struct gf_call call = {GF_OPERATION_BROADCAST, GF_COLL_BROADCAST, root};
     return post(gf, call, data, elem_count, type, request);
 }
@@ -203,6 +207,7 @@ gf_status gf_broadcast(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type
 gf_status gf_reduce_scatter(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type,
                             struct gf_request *request)
 {
+    GF_COMPUTES();
     const struct gf_call call = {GF_OPERATION_REDUCE_SCATTER, GF_COLL_REDUCE_SCATTER, 0};
     return post(gf, call, data, elem_count, type, request);
 }
@@ -210,12 +215,14 @@ gf_status gf_reduce_scatter(gf_context *gf, gf_mem data, uint64_t elem_count, gf
 gf_status gf_allgather(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type,
                        struct gf_request *request)
 {
+    GF_COMPUTES();
     const struct gf_call call = {GF_OPERATION_ALLGATHER, GF_COLL_ALLGATHER, 0};
     return post(gf, call, data, elem_count, type, request);
 }
 
 gf_status gf_barrier(gf_context *gf, struct gf_request *request)
 {
+    GF_COMPUTES();
     const struct gf_call call = {GF_OPERATION_BARRIER, GF_COLL_BARRIER, 0};
     return post(gf, call, 0, 0, GF_TYPE_F32, request);
 }
@@ -338,6 +345,7 @@ static gf_status request_answer(gf_context *gf, const struct gf_pending *pending
 
 gf_status gf_request_poll(gf_context *gf, struct gf_request *request)
 {
+    GF_COMPUTES();
     gf_status status = GF_OK;
     struct gf_pending *pending = request_enter(gf, request, "gf_request_poll", &status);
     return (pending == NULL) ? status
@@ -357,11 +365,13 @@ static gf_status request_wait(gf_context *gf, const struct gf_request *request, 
 
 gf_status gf_request_wait(gf_context *gf, struct gf_request *request)
 {
+    GF_COMPUTES();
     return request_wait(gf, request, GF_WAIT_UNBOUNDED, "gf_request_wait");
 }
 
 gf_status gf_request_wait_for(gf_context *gf, struct gf_request *request, uint64_t bound_ns)
 {
+    GF_COMPUTES();
     return request_wait(gf, request, bound_ns, "gf_request_wait_for");
 }
 

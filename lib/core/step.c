@@ -15,6 +15,7 @@
 #include "lib/core/device_work.h"
 #include "lib/core/extra.h"
 #include "lib/core/vote.h"
+#include "drivers/arithmetic.h"
 
 #define STILL_NS UINT64_C(25000000)
 
@@ -190,6 +191,7 @@ gf_status gf_step_write(gf_context *gf)
 
 gf_status gf_step_begin(gf_context *gf)
 {
+    GF_COMPUTES();
     gf_status status = gf_enter(gf);
     uint64_t number;
     if (status < 0) return status;
@@ -233,6 +235,7 @@ gf_status gf_step_begin(gf_context *gf)
 
 gf_status gf_step_samples(gf_context *gf, uint64_t sample_count)
 {
+    GF_COMPUTES();
     gf_status status = gf_enter(gf);
     if (status < 0) return status;
     if ((gf->phase != GF_PHASE_STEP) || (gf->step.declared == gf->tensor_count))
@@ -248,6 +251,7 @@ gf_status gf_step_samples(gf_context *gf, uint64_t sample_count)
 
 gf_status gf_step_metric(gf_context *gf, uint32_t index, double value)
 {
+    GF_COMPUTES();
     gf_status status = gf_enter(gf);
     if (status < 0) return status;
     if (index >= GF_METRICS)
@@ -357,16 +361,19 @@ static gf_status tensors_ready(gf_context *gf, uint32_t first, uint32_t count,
 
 gf_status gf_tensor_ready(gf_context *gf, uint32_t tensor, gf_queue_handle queue)
 {
+    GF_COMPUTES();
     return tensors_ready(gf, tensor, 1, queue, "gf_tensor_ready");
 }
 
 gf_status gf_tensors_ready(gf_context *gf, uint32_t first, uint32_t count, gf_queue_handle queue)
 {
+    GF_COMPUTES();
     return tensors_ready(gf, first, count, queue, "gf_tensors_ready");
 }
 
 gf_status gf_tensor_ready_event(gf_context *gf, uint32_t tensor, gf_event_handle event)
 {
+    GF_COMPUTES();
     static const char call[] = "gf_tensor_ready_event";
     gf_status answer;
     if (!may_declare(gf, tensor, 1, call, &answer)) return answer;
@@ -380,6 +387,7 @@ gf_status gf_tensor_ready_event(gf_context *gf, uint32_t tensor, gf_event_handle
 gf_status gf_tensor_copy(gf_context *gf, uint32_t tensor, const void *gradient,
                          gf_queue_handle queue)
 {
+    GF_COMPUTES();
     static const char call[] = "gf_tensor_copy";
     gf_status status;
     if (!may_declare(gf, tensor, 1, call, &status)) return status;
@@ -404,6 +412,7 @@ gf_status gf_tensor_copy(gf_context *gf, uint32_t tensor, const void *gradient,
 
 gf_status gf_tensor_skip(gf_context *gf, uint32_t tensor)
 {
+    GF_COMPUTES();
     if (culprit_is_asked_for(gf)) return culprit_ask(gf);
     gf_status status = tensors_check(gf, tensor, 1, "gf_tensor_skip");
     const struct gf_pool_tensor *skipped;
@@ -453,6 +462,7 @@ static gf_status step_enter(gf_context *gf, const char *call)
 
 gf_status gf_step_poll(gf_context *gf)
 {
+    GF_COMPUTES();
     gf_status status;
     if ((gf != NULL) && (gf->phase == GF_PHASE_READY) && gf_step_is_whole(gf) &&
         (gf_enter(gf) == GF_OK))
@@ -494,11 +504,13 @@ static gf_status step_wait(gf_context *gf, uint64_t bound_ns, const char *call)
 
 gf_status gf_step_wait(gf_context *gf)
 {
+    GF_COMPUTES();
     return step_wait(gf, GF_WAIT_UNBOUNDED, "gf_step_wait");
 }
 
 gf_status gf_step_wait_for(gf_context *gf, uint64_t bound_ns)
 {
+    GF_COMPUTES();
     return step_wait(gf, bound_ns, "gf_step_wait_for");
 }
 

@@ -21,6 +21,7 @@
 #include "lib/core/extra.h"
 #include "lib/core/device_work.h"
 #include "lib/elastic/view.h"
+#include "drivers/arithmetic.h"
 
 /* so that the control channel says first why it did not get through */
 #define JOIN_GRACE_NS UINT64_C(100000000)
@@ -313,6 +314,7 @@ static gf_status planned_begin(gf_context *gf, const uint32_t *ended, uint32_t c
 
 gf_status gf_epoch_begin(gf_context *gf, const uint32_t *ended, uint32_t count)
 {
+    GF_COMPUTES();
     gf_status status = gf_own(gf);
     if (status < 0) return status;
     for (uint32_t i = 0; i < count; i++)
@@ -349,24 +351,28 @@ static gf_status change_enter(gf_context *gf, const char *call)
 
 gf_status gf_epoch_poll(gf_context *gf)
 {
+    GF_COMPUTES();
     gf_status status = change_enter(gf, "gf_epoch_poll");
     return (status < 0) ? status : gf_change_progress(gf, NULL);
 }
 
 gf_status gf_epoch_wait(gf_context *gf)
 {
+    GF_COMPUTES();
     gf_status status = change_enter(gf, "gf_epoch_wait");
     return (status < 0) ? status : gf_wait(gf, gf_change_progress, NULL);
 }
 
 gf_status gf_epoch_wait_for(gf_context *gf, uint64_t bound_ns)
 {
+    GF_COMPUTES();
     gf_status status = change_enter(gf, "gf_epoch_wait_for");
     return (status < 0) ? status : gf_wait_for(gf, gf_change_progress, NULL, bound_ns);
 }
 
 gf_status gf_leave(gf_context *gf)
 {
+    GF_COMPUTES();
     gf_status status = gf_enter(gf);
     if (status < 0) return status;
     if ((gf->phase != GF_PHASE_READY) && (gf->phase != GF_PHASE_STEP))

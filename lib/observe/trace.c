@@ -7,6 +7,7 @@
 
 #include "lib/context.h"
 #include "lib/core/accessors.h"
+#include "drivers/arithmetic.h"
 
 /* Where the next one is written; NULL: none is kept. */
 static struct gf_trace_record *next(gf_context *gf)
@@ -74,6 +75,7 @@ uint32_t gf_trace_read(gf_context *gf, struct gf_trace_record *records, uint32_t
 
 gf_status gf_trace_checkpoint(gf_context *gf, uint64_t begin_ns, uint64_t end_ns)
 {
+    GF_COMPUTES();
     struct gf_trace_record *record;
     if ((gf == NULL) || (end_ns < begin_ns)) return GF_ERR_PARAM;
     record = next(gf);
@@ -108,6 +110,7 @@ static void clock_name(uint32_t rank, char *name_out, size_t bytes)
 
 gf_status gf_trace_write(const gf_context *gf, gf_trace_put put, void *user)
 {
+    GF_COMPUTES();
     if ((gf == NULL) || (put == NULL)) return GF_ERR_PARAM;
     const struct gf_trace *trace = &gf->observed.trace;
     uint64_t kept = (trace->written < trace->record_max) ? trace->written : trace->record_max;

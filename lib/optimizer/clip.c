@@ -13,6 +13,7 @@
 #include "lib/core/accessors.h"
 #include "lib/core/device_work.h"
 #include "lib/optimizer/kinds.h"
+#include "drivers/arithmetic.h"
 
 #define CLIP_EPSILON 1e-6 /* of torch.nn.utils.clip_grad_norm_ */
 #define SQUARES 64u       /* are brought to the host at a time */
@@ -93,6 +94,7 @@ static gf_status norm_enter(gf_context *gf, const char *call)
 
 gf_status gf_gradient_norm(gf_context *gf, float *norm_out, float *factor_out)
 {
+    GF_COMPUTES();
     gf_status status = norm_enter(gf, "gf_gradient_norm");
     if (status < 0) return status;
     if (norm_out != NULL) *norm_out = gf->step.norm;
@@ -102,6 +104,7 @@ gf_status gf_gradient_norm(gf_context *gf, float *norm_out, float *factor_out)
 
 gf_status gf_gradient_clip(gf_context *gf, float *norm_out)
 {
+    GF_COMPUTES();
     gf_status status = norm_enter(gf, "gf_gradient_clip");
     for (uint32_t i = 0;
          (status == GF_OK) && (gf->step.clip_factor != 1.0f) && (i < gf->tensor_count); i++) {

@@ -2,6 +2,7 @@
 #include "lib/core/accessors.h"
 #include "lib/core/device_work.h"
 #include "lib/optimizer/kinds.h"
+#include "drivers/arithmetic.h"
 
 gf_status gf_half_refresh(gf_context *gf)
 {
@@ -14,6 +15,7 @@ gf_status gf_half_refresh(gf_context *gf)
 
 gf_status gf_weights_written(gf_context *gf)
 {
+    GF_COMPUTES();
     gf_status status = gf_enter(gf);
     if (status < 0) return status;
     if (gf->phase != GF_PHASE_READY)

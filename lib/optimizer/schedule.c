@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "lib/optimizer/kinds.h"
+#include "drivers/arithmetic.h"
 
 #define BASE_BATCH 256u
 #define STEP_FACTOR 0.1
@@ -73,7 +74,7 @@ static double share_left(const struct gf_schedule *schedule, uint64_t step, doub
     return gf_power_of(factor, passed);
 }
 
-float gf_schedule_rate(const struct gf_schedule *schedule, uint64_t step)
+static float rate_of(const struct gf_schedule *schedule, uint64_t step)
 {
     if (schedule == NULL) return 0.0f;
     uint64_t warm = schedule->warmup_steps;
@@ -93,7 +94,17 @@ float gf_schedule_rate(const struct gf_schedule *schedule, uint64_t step)
     return (float)(end + (highest - end) * share_left(schedule, step, left));
 }
 
+float gf_schedule_rate(const struct gf_schedule *schedule, uint64_t step)
+{
+    GF_COMPUTES();
+    /* volatile: a compiler does not know that the answer depends on the mode, and may make it after
+     * the mode was given back */
+    volatile const float rate = rate_of(schedule, step);
+    return rate;
+}
+
 float gf_rate(const gf_context *gf, uint64_t step)
 {
+    GF_COMPUTES();
     return (gf == NULL) ? 0.0f : gf_schedule_rate(&gf->config.rate, step);
 }

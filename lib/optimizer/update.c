@@ -13,6 +13,7 @@
 #include "lib/core/device_work.h"
 #include "lib/optimizer/kinds.h"
 #include "lib/settings/settings.h"
+#include "drivers/arithmetic.h"
 
 uint32_t gf_at_place(const gf_context *gf, uint32_t place)
 {
@@ -287,6 +288,7 @@ static gf_status update_run(gf_context *gf, float learning_rate)
 
 gf_status gf_update(gf_context *gf, float learning_rate)
 {
+    GF_COMPUTES();
     gf_status status = gf_enter(gf);
     if (status < 0) return status;
     if (gf->config.optimizer.kind == GF_OPTIMIZER_NONE)

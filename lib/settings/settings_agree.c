@@ -1,6 +1,7 @@
 /* What ranks compare when they join: a hash of all values that must agree, and a text that shows a
  * difference. */
 #include "lib/settings/settings.h"
+#include "drivers/arithmetic.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -15,6 +16,7 @@ static uint64_t hash_text(uint64_t hash, const char *text)
 
 uint64_t gf_config_hash(const struct gf_config *config)
 {
+    GF_COMPUTES();
     uint64_t hash = GF_FNV_START;
     if (config == NULL) return 0;
     for (uint32_t i = 0; i < gf_setting_count; i++) {
@@ -67,6 +69,7 @@ static const struct gf_config defaults; /* where 0 means them */
  * shows it, and the other had the default. */
 char *gf_config_summary(const struct gf_config *config, char *text_out, size_t text_bytes)
 {
+    GF_COMPUTES();
     char value[GF_SETTING_VALUE_BYTES];
     char fallback[GF_SETTING_VALUE_BYTES];
     size_t used = 0;

@@ -1,6 +1,7 @@
 /* Settings of the optimizer and of sparse communication that go together, or do not. Those of
  * drivers and ranks are core/resolve.c's. */
 #include "lib/settings/settings.h"
+#include "drivers/arithmetic.h"
 
 #define refuse(error_out, ...) gf_config_refuse(error_out, GF_ERR_CONFIG, __VA_ARGS__)
 
@@ -47,6 +48,7 @@ static gf_status sparse_check(const struct gf_config *config, char *error_out)
 
 gf_status gf_config_need(const struct gf_config *config, uint32_t needs, char *error_out)
 {
+    GF_COMPUTES();
     char name[GF_SETTING_NAME_BYTES];
     bool has_optimizer;
     if ((config == NULL) || (error_out == NULL)) return GF_ERR_PARAM;
@@ -87,6 +89,7 @@ static void nesterov_set(struct gf_config *config)
 gf_status gf_config_effective(const struct gf_config *config, struct gf_config *effective_out,
                               char *error_out)
 {
+    GF_COMPUTES();
     struct gf_config own;
     gf_status status;
     if ((config == NULL) || (effective_out == NULL) || (error_out == NULL)) return GF_ERR_PARAM;

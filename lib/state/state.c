@@ -12,6 +12,7 @@
 #include "lib/core/extra.h"
 #include "lib/core/device_work.h"
 #include "lib/settings/settings.h"
+#include "drivers/arithmetic.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "head and pools are written as they lie");
 
@@ -219,6 +220,7 @@ static gf_status pools_save(gf_context *gf, const struct parts *parts, unsigned 
 
 gf_status gf_state_save(gf_context *gf, void *data, uint64_t bytes)
 {
+    GF_COMPUTES();
     gf_status status = state_enter(gf, __func__);
     unsigned char *out = data;
     struct gf_state_head head;
@@ -524,6 +526,7 @@ static void dropped_log(const gf_context *gf, const struct gf_state_head *head,
 
 gf_status gf_state_load(gf_context *gf, const void *data, uint64_t bytes)
 {
+    GF_COMPUTES();
     gf_status status = state_enter(gf, __func__);
     struct gf_state_head head;
     struct parts parts;
