@@ -140,8 +140,8 @@ uint32_t gf_world_max(const gf_context *gf);
 /* 0 for an index that is no tensor; gf_gradient() also where no context is open, or its epoch
  * failed without a link. gf_gradient(gf, i) [tensors[i].elem_count] of tensors[i].type: layers
  * write here. It is the library's from gf_tensor_ready(gf, i) until gf_step_wait() gives GF_OK, and
- * then holds the average over all ranks (times a scale, with an optimizer of the library's:
- * gf_gradient_scale()). From there to the next gf_tensor_ready(gf, i) it is the appliance's, before
+ * then holds the average over all ranks, as exchange.average says (times gf_gradient_scale() with an
+ * optimizer of the library's). From there to the next gf_tensor_ready(gf, i) it is the appliance's, before
  * gf_step_begin() too: it may be clipped or set to zero in place, and backward may add to it before
  * the step is begun. What gf_update() applies, and the first gf_gradient_norm() of a step measures,
  * is what is there then; later nothing of the step depends on it. On a GPU such a write comes after
@@ -219,11 +219,13 @@ gf_status gf_step_wait_for(gf_context *gf, uint64_t bound_ns);
  * optimizer.clip_norm a norm that is not finite does the same once it is known, in
  * gf_gradient_norm(), gf_gradient_clip() or gf_update(): who updates by itself asks after it. */
 bool gf_step_skipped(const gf_context *gf);
-/* What gf_gradient() of a 16-bit tensor must be multiplied with to be the average: such values keep
- * loss scale and pre-scale, because divided by them they could underflow. gf_update() does so. fp32
- * tensors hold the average as it is where optimizer.kind is none, or where average, loss scale and
- * exchange.pre_scale together make the factor of a sum larger than 1; else gf_update() multiplies
- * them, too, and spares a pass. */
+/* What gf_gradient() must be multiplied with to be the average. 1 where optimizer.kind is none:
+ * there it is the average in every type, made in fp32 with loss scale and pre-scale taken out, and
+ * rounded once. So an fp16 tensor loses bits below 2^-14 (6e-5) and is 0 below 2^-25 (3e-8), which
+ * fp32 tensors on an fp16 wire and bf16 (0 below 2^-134) do not. With an optimizer of the library's
+ * 16-bit tensors keep the scale, and gf_update() takes it out; fp32 tensors do too, which spares a
+ * pass, unless average, loss scale and pre-scale make the factor of a sum larger than 1: then they
+ * hold the average. */
 float gf_gradient_scale(const gf_context *gf);
 /* The norm of all averaged gradients together, and what clipping multiplies them with: min(1,
  * optimizer.clip_norm / (norm + 1e-6)), 1 without clip_norm. Right for all finite gradients; where

@@ -32,8 +32,7 @@ TEST(averages_divide_by_what_they_say)
         WORLD_OPEN(w, &setup);
         world_step_ok(&w, &step);
         world_expect_sums(&w, c->factor);
-        assert_true(gf_gradient_scale(w.ranks[2].gf) ==
-                    c->factor / (c->pre_scale > 0 ? c->pre_scale : 1.0f));
+        assert_true(gf_gradient_scale(w.ranks[2].gf) == 1.0f);
     }
 }
 
@@ -76,6 +75,13 @@ TEST(the_update_multiplies_what_keeps_its_scale)
     }
 }
 
+static void fill_one(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg)
+{
+    const struct gf_tensor *of = &w->ranks[rank].tensors[tensor];
+    for (uint64_t e = 0; e < of->elem_count; e++)
+        world_put(of->type, gradient, e, *(const float *)arg);
+}
+
 static const struct gf_tensor typed[] = {
     {.name = "f16", .elem_count = 1001, .type = GF_TYPE_F16},
     {.name = "f32", .elem_count = 700},
@@ -85,32 +91,92 @@ static const struct gf_tensor typed[] = {
     {.name = "f32.last", .elem_count = 9},
 };
 
-/* 16-bit gradients keep loss scale and pre-scale. */
+/* As the type holds it. */
+static float rounded(gf_type type, float value)
+{
+    uint32_t data = 0;
+    world_put(type, &data, 0, value);
+    return world_get(type, &data, 0);
+}
+
+/* With an optimizer of the library's 16-bit gradients keep loss scale and pre-scale, and the number
+ * of ranks or samples; without one they are the average, rounded once. */
 TEST(gradients_of_16_bits_are_summed_in_their_type)
 {
-    for (uint32_t wire = 0; wire < GF_TYPE_COUNT; wire++) {
+    static const uint64_t samples[] = {3, 5, 0};
+    static const struct typed_case {
+        gf_average average;
+        float pre_scale, scale; /* scale: of the average to what was summed, loss scale 8 */
+    } cases[] = {{GF_AVERAGE_RANKS, 4, 1.0f / 96},
+                 {GF_AVERAGE_SUM, 4, 1.0f / 32},
+                 {GF_AVERAGE_SAMPLES, 4, 1.0f / 256},
+                 {GF_AVERAGE_RANKS, 0.0625f, 2.0f / 3},
+                 {GF_AVERAGE_SAMPLES, 0.0625f, 0.25f}};
+    for (uint32_t row = 0; row < LENGTH(cases) * GF_TYPE_COUNT * 4; row++) {
+        const struct typed_case *c = &cases[row / 4 / GF_TYPE_COUNT];
+        const bool own = row % 2 == 0;
+        const uint32_t wire = row / 4 % GF_TYPE_COUNT;
         struct world_setup setup = mixed_setup(3);
-        struct world_step step = {.order = WORLD_RANDOM};
+        struct world_step step = {.order = WORLD_RANDOM, .samples = samples};
         setup.tensors = typed;
         setup.tensor_count = LENGTH(typed);
+        setup.sim.ranks_per_node = (row / 2 % 2 == 1) ? 3 : 0;
         setup.config.exchange.wire = (gf_type)wire;
-        setup.config.exchange.average = GF_AVERAGE_RANKS;
+        setup.config.exchange.average = c->average;
         setup.config.exchange.fuse_bytes = (wire == 1) ? 1 : 0;
-        setup.config.exchange.pre_scale = 4.0f;
+        setup.config.exchange.pre_scale = c->pre_scale;
         setup.config.loss_scale.enabled = true;
         setup.config.loss_scale.initial = 8.0f;
+        if (!own) setup.config.optimizer.kind = GF_OPTIMIZER_SGD;
         WORLD_OPEN(w, &setup);
-        assert_true(gf_loss_scale(w.ranks[0].gf) == 8.0f);
+        for (uint32_t r = 0; r < 3; r++) assert_true(gf_loss_scale(w.ranks[r].gf) == 8.0f);
         world_step_ok(&w, &step);
         for (uint32_t tensor = 0; tensor < LENGTH(typed); tensor++) {
-            float factor = (typed[tensor].type == GF_TYPE_F32) ? 1.0f / 96.0f * 4.0f : 4.0f;
+            gf_type type = typed[tensor].type;
+            float known = (c->average == GF_AVERAGE_SAMPLES) ? 0.125f / c->pre_scale : c->scale;
+            bool keeps = !own && ((type != GF_TYPE_F32) || (known <= 1));
+            float factor = keeps ? 1.0f : c->scale;
             for (uint64_t e = 0; e < typed[tensor].elem_count; e++) {
-                float got = world_get(typed[tensor].type, world_gradient(&w, 0, tensor), e);
-                assert_true(got == world_sum(3, tensor, e) * factor);
+                float summed = world_sum(3, tensor, e) * c->pre_scale;
+                float got = world_get(type, world_gradient(&w, 0, tensor), e);
+                if (got != rounded(type, summed * factor))
+                    fail_msg("row %u, tensor %u: %g, not %g", row, tensor, (double)got,
+                             (double)(summed * factor));
             }
         }
-        assert_true(gf_gradient_scale(w.ranks[1].gf) == 1.0f / 96.0f);
+        assert_true(gf_gradient_scale(w.ranks[1].gf) == (own ? 1.0f : c->scale));
         world_expect_equal(&w);
+    }
+}
+
+/* What a trainer reads that has its own optimizer and no scale: the issue's 1.5 on two ranks. And
+ * what fp16 does not hold once the loss scale is out: below 2^-25 a value is 0, bf16 has it. */
+TEST(a_trainer_of_its_own_reads_the_average_of_16_bits)
+{
+    static const struct own_case {
+        gf_type type;
+        float value, scale, want;
+    } cases[] = {{GF_TYPE_BF16, 1.5f, 1, 1.5f},           {GF_TYPE_F16, 1.5f, 1, 1.5f},
+                 {GF_TYPE_F16, 0x1p-14f, 64, 0x1p-14f},   {GF_TYPE_F16, 0x1p-24f, 64, 0x1p-24f},
+                 {GF_TYPE_F16, 0x1p-26f, 64, 0},          {GF_TYPE_BF16, 0x1p-26f, 64, 0x1p-26f},
+                 {GF_TYPE_BF16, 0x1p-120f, 64, 0x1p-120f}};
+    for (size_t row = 0; row < LENGTH(cases) * 2; row++) {
+        const struct own_case *c = &cases[row / 2];
+        const struct gf_tensor one = {.name = "w", .elem_count = 9, .type = c->type};
+        struct world_setup setup = {
+            .world = 2, .tensors = &one, .tensor_count = 1, .sim = world_network};
+        float value = c->value * c->scale;
+        struct world_step step = {.fill = fill_one, .arg = &value};
+        setup.config.exchange.average = (row % 2 == 0) ? GF_AVERAGE_RANKS : GF_AVERAGE_SAMPLES;
+        setup.config.exchange.wire = c->type;
+        setup.config.loss_scale.enabled = c->scale != 1;
+        setup.config.loss_scale.initial = c->scale;
+        WORLD_OPEN(w, &setup);
+        for (uint32_t r = 0; r < 2; r++) assert_true(gf_loss_scale(w.ranks[r].gf) == c->scale);
+        world_step_ok(&w, &step);
+        for (uint32_t r = 0; r < 2; r++)
+            assert_true(world_get(c->type, world_gradient(&w, r, 0), 8) == c->want);
+        assert_true(gf_gradient_scale(w.ranks[0].gf) == 1);
     }
 }
 

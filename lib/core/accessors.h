@@ -57,9 +57,11 @@ static inline bool gf_step_is_whole(const gf_context *gf)
     return gf->step.state >= GF_STEP_WHOLE;
 }
 /* Do averaged gradients of this type still have loss scale, pre-scale and the number of ranks or
- * samples in them? 16-bit ones could underflow without. */
+ * samples in them, which gf_update() takes out? 16-bit ones could underflow without. A trainer with
+ * an optimizer of its own is given the average in every type. */
 static inline bool gf_keeps_scale(const gf_context *gf, gf_type type)
 {
+    if (gf->config.optimizer.kind == GF_OPTIMIZER_NONE) return false;
     return (type != GF_TYPE_F32) || gf->step.update_scales;
 }
 /* What failed is not this rank's own, and its drivers are open: there may be another epoch. */

@@ -13,6 +13,17 @@ float gf_buffer_factor(const gf_context *gf)
     return (float)factor;
 }
 
+/* With GF_AVERAGE_SAMPLES the divisor is known only after the vote. Of 16-bit values all is then
+ * taken out at once, in one rounding, unless what the wire held is too small for its average: that
+ * must be looked at on its way from the wire. */
+float gf_unpack_factor(const gf_context *gf, gf_type type)
+{
+    const float factor = gf_buffer_factor(gf);
+    const bool waits = (gf->config.exchange.average == GF_AVERAGE_SAMPLES) &&
+                       (type != GF_TYPE_F32) && (factor <= 1.0f);
+    return (gf_keeps_scale(gf, type) || waits) ? 1.0f : factor;
+}
+
 uint64_t gf_slice_elems(const gf_context *gf)
 {
     return gf->config.exchange.slice_bytes / sizeof(float);
@@ -63,15 +74,14 @@ static gf_status dense_pack(gf_context *gf, struct gf_op *op)
     return GF_OK;
 }
 
-/* Gradients that keep their scale (gf_keeps_scale()) come as they are. With GF_AVERAGE_SAMPLES the
- * divisor is known only after the vote. What the wire held may be too large for the gradient's type
+/* Gradients that keep their scale (gf_keeps_scale()) come as they are. What the wire held may be too large for the gradient's type
  * or once its scale is undone: that is counted. */
 static gf_status dense_unpack(gf_context *gf, struct gf_op *op)
 {
     const struct gf_buffer *buffer = gf_buffer_of(gf, op);
     gf_type type = (gf_type)buffer->type;
     gf_type wire = op->coll.type;
-    float factor = gf_keeps_scale(gf, type) ? 1.0f : gf_buffer_factor(gf);
+    float factor = gf_unpack_factor(gf, type);
     uint64_t done = op->done_elems;
     uint64_t count = gf_turn_elems(gf, buffer->elem_count - done);
 

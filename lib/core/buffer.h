@@ -34,6 +34,8 @@ void gf_buffer_done(gf_context *gf, struct gf_op *op, uint64_t now_ns);
 /* What reduced values are multiplied with so that they are the average: undoes loss scale and
  * pre-scale. */
 float gf_buffer_factor(const gf_context *gf);
+/* What of it unpacking multiplies gradients of this type with: all or, by 1, nothing. */
+float gf_unpack_factor(const gf_context *gf, gf_type type);
 
 /* Elements of one turn of packing, unpacking or committing: a slice of fp32, so that none holds a
  * poll up for longer than a slice does. A device is not held up: what it is given is queued. */

@@ -62,19 +62,21 @@ static void buffers_start(gf_context *gf)
     }
 }
 
-/* fp32 gradients of dense buffers, divided by what only the vote could tell; about a slice a
- * poll. */
+/* Gradients of dense buffers that do not keep their scale, divided by what only the vote could tell,
+ * and by what their unpacking left in; about a slice a poll. */
 static gf_status samples_divide(gf_context *gf, float factor)
 {
     struct gf_step *step = &gf->step;
     while (step->commit_tensor < gf->tensor_count) {
         const struct gf_pool_tensor *tensor = &gf->tensors[step->commit_tensor];
+        gf_type type = (gf_type)tensor->type;
+        float rest = (gf_unpack_factor(gf, type) == 1.0f) ? step->gradient_scale : factor;
         uint64_t count = gf_turn_elems(gf, tensor->elem_count - step->commit_elems);
-        gf_mem at = gf->gradient + tensor->gradient_offset + step->commit_elems * sizeof(float);
-        if (gf_keeps_scale(gf, (gf_type)tensor->type) || (step->sparse && (tensor->sparse != 0)))
+        gf_mem at =
+            gf->gradient + tensor->gradient_offset + step->commit_elems * gf_type_size_bytes(type);
+        if (gf_keeps_scale(gf, type) || (step->sparse && (tensor->sparse != 0)))
             count = tensor->elem_count;
-        else if (gf->ops->cast(&gf->queue, at, GF_TYPE_F32, at, GF_TYPE_F32, count, factor, 0,
-                               NULL) < 0)
+        else if (gf->ops->cast(&gf->queue, at, type, at, type, count, rest, 0, NULL) < 0)
             return gf_device_failed(gf, GF_OPERATION_STEP);
         step->commit_elems += count;
         if (step->commit_elems < tensor->elem_count) return GF_AGAIN;
@@ -521,5 +523,7 @@ bool gf_step_skipped(const gf_context *gf)
 
 float gf_gradient_scale(const gf_context *gf)
 {
-    return (gf == NULL) ? 1.0f : gf->step.gradient_scale;
+    return ((gf == NULL) || (gf->config.optimizer.kind == GF_OPTIMIZER_NONE))
+               ? 1.0f
+               : gf->step.gradient_scale;
 }

@@ -194,7 +194,7 @@ static gf_status sparse_unpack(gf_context *gf, struct gf_op *op)
     gf_type type = (gf_type)buffer->type;
     gf_type wire = gf->config.exchange.wire;
     float factor = gf_keeps_scale(gf, type) ? 1.0f : gf_buffer_factor(gf);
-    bool fits = (type == GF_TYPE_F32) ? (factor <= 1.0f) : (type == wire);
+    bool fits = (factor <= 1.0f) && ((type == GF_TYPE_F32) || (type == wire));
     uint64_t done = op->done_elems;
     uint64_t left = buffer->elem_count - done;
     uint64_t count = gf_turn_elems(gf, left);
