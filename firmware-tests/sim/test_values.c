@@ -391,6 +391,71 @@ TEST(what_only_the_result_cannot_hold_is_found)
     }
 }
 
+static uint32_t warnings_count(const struct world *w, uint32_t rank)
+{
+    uint32_t count = 0;
+    for (const char *at = w->ranks[rank].log; (at = strstr(at, "skipped on all ranks")) != NULL;
+         at++)
+        count++;
+    return count;
+}
+
+/* A cause that stays is told at the 1st, 2nd, 4th .. step, with what helps; after a hundred good
+ * steps it is news again. */
+TEST(steps_that_are_skipped_again_and_again_are_told_seldom)
+{
+    struct spoil sum = {.rank = GF_RANK_NONE, .tensor = 3, .elem = 5, .value = 30000};
+    struct spoil value = {.rank = 1, .tensor = 2, .elem = 7, .value = NAN};
+    struct world_step good = {.order = WORLD_FORWARD};
+    struct world_step over = {.fill = fill_spoilt, .arg = &sum};
+    struct world_step none = {.fill = fill_spoilt, .arg = &value};
+    struct world_setup setup = mixed_setup(3);
+    setup.config.exchange.wire = GF_TYPE_F16;
+    setup.config.exchange.average = GF_AVERAGE_RANKS;
+    WORLD_OPEN(w, &setup);
+    for (uint32_t step = 1; step <= 20; step++) world_step_ok(&w, &over);
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        assert_int_equal(world_stats(&w, rank).steps_skipped, 20);
+        assert_int_equal(warnings_count(&w, rank), 5);
+        world_expect_log(&w, rank,
+                         "was finite; exchange.pre_scale = 0.25 (now 1) keeps sums of 3 "
+                         "ranks in range\n");
+        world_expect_log(&w, rank, "ranks in range (16 such steps since step 1)");
+    }
+    world_log_clear(&w);
+    for (uint32_t step = 0; step < 3; step++) world_step_ok(&w, &none);
+    assert_int_equal(warnings_count(&w, 2), 2);
+    world_expect_log(&w, 2, "element 7 (2 such steps since step 21)");
+    for (uint32_t step = 0; step < 99; step++) world_step_ok(&w, &good);
+    world_step_ok(&w, &none);
+    assert_int_equal(warnings_count(&w, 2), 3);
+    world_expect_log(&w, 2, "element 7 (4 such steps since step 21)");
+    for (uint32_t step = 0; step < 100; step++) world_step_ok(&w, &good);
+    world_step_ok(&w, &none);
+    world_expect_log(&w, 2, "element 7\n");
+    assert_int_equal(warnings_count(&w, 2), 4);
+}
+
+/* And that scale does help; without it the result itself leaves its type. */
+TEST(the_scale_that_a_warning_names_helps)
+{
+    static const struct gf_tensor half = {.name = "h", .elem_count = 9, .type = GF_TYPE_F16};
+    float value = 30000;
+    struct world_step step = {.fill = fill_one, .arg = &value};
+    for (uint32_t row = 0; row < 2; row++) {
+        struct world_setup setup = {
+            .world = 3, .tensors = &half, .tensor_count = 1, .sim = world_network};
+        setup.config.exchange.average = (row == 0) ? GF_AVERAGE_RANKS : GF_AVERAGE_SUM;
+        setup.config.exchange.pre_scale = 0.25f;
+        setup.config.exchange.wire = GF_TYPE_F16;
+        WORLD_OPEN(w, &setup);
+        world_step_ok(&w, &step);
+        assert_true(gf_step_skipped(w.ranks[0].gf) == (row == 1));
+        if (row == 0) assert_true(world_get(GF_TYPE_F16, world_gradient(&w, 1, 0), 4) == 30000);
+        if (row == 1) world_expect_log(&w, 0, "small enough: the result itself leaves its type");
+    }
+}
+
 static void loss_scale_follows(gf_type wire)
 {
     static const struct scale_case {

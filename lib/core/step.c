@@ -123,13 +123,17 @@ static void step_end(gf_context *gf, uint64_t now_ns)
 
 gf_status gf_step_drop(gf_context *gf, double norm)
 {
+    char many[GF_SKIP_TEXT_BYTES];
     gf->step.skipped = gf->skipped_last = true;
     gf->observed.stats.steps_skipped++;
-    gf_log_line(&gf->log, GF_LOG_WARN,
-                "step %llu skipped on all ranks: all gradients are finite, but their norm %g is %s",
-                (unsigned long long)gf->step.number, norm,
-                (norm > (double)FLT_MAX) ? "not, in fp32"
-                                         : "so large that optimizer.clip_norm makes them 0");
+    if (gf_skip_is_news(gf, GF_SKIP_NORM, many))
+        gf_log_line(
+            &gf->log, GF_LOG_WARN,
+            "step %llu skipped on all ranks: all gradients are finite, but their norm %g is %s%s",
+            (unsigned long long)gf->step.number, norm,
+            (norm > (double)FLT_MAX) ? "not, in fp32"
+                                     : "so large that optimizer.clip_norm makes them 0",
+            many);
     return gf_scale_step(gf, true);
 }
 

@@ -1,6 +1,7 @@
 /* The small agreement at the end of a step (vote.h), as an operation whose words are folded each in
  * its own way, so that any run of words may be folded alone. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "lib/context.h"
@@ -60,6 +61,71 @@ static gf_status vote_fold(void *arg, gf_mem dst, gf_mem src, uint64_t word_coun
     return GF_OK;
 }
 
+/* ---- what is said of a skipped step ---- */
+
+#define SKIPS_FORGOTTEN 100u /* good steps in a row: the next skipped one is told as the first */
+
+void gf_skip_none(gf_context *gf)
+{
+    if (++gf->observed.taken_in_row >= SKIPS_FORGOTTEN)
+        memset(gf->observed.skips, 0, sizeof gf->observed.skips);
+}
+
+/* A cause that stays would fill the log, and one line of it is worth as much as a thousand. */
+bool gf_skip_is_news(gf_context *gf, uint32_t reason, char text_out[GF_SKIP_TEXT_BYTES])
+{
+    struct gf_skips *skips = &gf->observed.skips[reason];
+    gf->observed.taken_in_row = 0;
+    if (skips->count++ == 0) skips->first_step = gf->step.number;
+    text_out[0] = '\0';
+    if (skips->count > 1)
+        (void)snprintf(text_out, GF_SKIP_TEXT_BYTES, " (%llu such steps since step %llu)",
+                       (unsigned long long)skips->count, (unsigned long long)skips->first_step);
+    return (skips->count & (skips->count - 1)) == 0;
+}
+
+static void values_tell(gf_context *gf, const uint64_t *words)
+{
+    const struct gf_finite_place place = gf_finite_place_of(words[GF_VOTE_FIRST_BAD]);
+    char many[GF_SKIP_TEXT_BYTES];
+    if (!gf_skip_is_news(gf, GF_SKIP_VALUES, many)) return;
+    gf_log_line(&gf->log, GF_LOG_WARN,
+                "step %llu skipped on all ranks: %llu values are not finite, first on rank %u, "
+                "tensor %u \"%s\", element %llu%s",
+                (unsigned long long)gf->step.number, (unsigned long long)words[GF_VOTE_BAD],
+                place.rank, place.tensor, gf->tensors[place.tensor].name,
+                (unsigned long long)place.elem, many);
+}
+
+/* Of as many ranks no sum of finite values leaves their range. */
+static double pre_scale_for(uint32_t world)
+{
+    double scale = 1.0;
+    while (scale * world > 1.0) scale /= 2.0;
+    return scale;
+}
+
+static void sum_tell(gf_context *gf, const uint64_t *words)
+{
+    const struct gf_finite_place place = gf_finite_place_of(words[GF_VOTE_FIRST_SUM]);
+    const double is = (double)gf->config.exchange.pre_scale;
+    const double enough = pre_scale_for(gf->world);
+    char many[GF_SKIP_TEXT_BYTES];
+    char help[96] = "exchange.pre_scale is small enough: the result itself leaves its type";
+    if (!gf_skip_is_news(gf, GF_SKIP_SUM, many)) return;
+    if (is > enough)
+        (void)snprintf(help, sizeof help,
+                       "exchange.pre_scale = %g (now %g) keeps sums of %u ranks in range", enough,
+                       is, gf->world);
+    gf_log_line(
+        &gf->log, GF_LOG_WARN,
+        "step %llu skipped on all ranks: a sum left the range of the wire or of its "
+        "gradient, where rank %u added or rounded it, tensor %u \"%s\", element %llu; every "
+        "local gradient was finite; %s%s",
+        (unsigned long long)gf->step.number, place.rank, place.tensor,
+        gf->tensors[place.tensor].name, (unsigned long long)place.elem, help, many);
+}
+
 static void vote_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 {
     struct gf_step *step = &gf->step;
@@ -78,25 +144,12 @@ static void vote_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
         step->last_rank = (uint32_t)(words[GF_VOTE_STILL] & RANK_MASK);
         step->late_ns = words[GF_VOTE_STILL] >> GF_VOTE_RANK_BITS;
     }
-    if (words[GF_VOTE_BAD] != 0) {
-        struct gf_finite_place place = gf_finite_place_of(words[GF_VOTE_FIRST_BAD]);
-        gf_log_line(&gf->log, GF_LOG_WARN,
-                    "step %llu skipped on all ranks: %llu values are not finite, first on rank %u, "
-                    "tensor %u \"%s\", "
-                    "element %llu",
-                    (unsigned long long)step->number, (unsigned long long)words[GF_VOTE_BAD],
-                    place.rank, place.tensor, gf->tensors[place.tensor].name,
-                    (unsigned long long)place.elem);
-    } else if (step->skipped) {
-        struct gf_finite_place place = gf_finite_place_of(words[GF_VOTE_FIRST_SUM]);
-        gf_log_line(&gf->log, GF_LOG_WARN,
-                    "step %llu skipped on all ranks: a sum left the range of the wire or of its "
-                    "gradient, where rank "
-                    "%u added or rounded it, tensor %u \"%s\", element %llu; every local gradient "
-                    "was finite",
-                    (unsigned long long)step->number, place.rank, place.tensor,
-                    gf->tensors[place.tensor].name, (unsigned long long)place.elem);
-    }
+    if (words[GF_VOTE_BAD] != 0)
+        values_tell(gf, words);
+    else if (step->skipped)
+        sum_tell(gf, words);
+    else
+        gf_skip_none(gf);
 }
 
 gf_status gf_vote_check(gf_context *gf)

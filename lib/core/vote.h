@@ -39,6 +39,10 @@ static inline uint64_t gf_vote_words(uint32_t chunk_count)
 /* Takes an op for the vote: the step is VOTED; false: none is free. When all have voted, it is
  * AGREED, with skipped, samples_all, last_rank and late_ns; why a step is skipped is logged. */
 bool gf_vote_post(gf_context *gf);
+/* A step was skipped for this reason: true where a warning is due, with what it ends with. */
+#define GF_SKIP_TEXT_BYTES 64u
+bool gf_skip_is_news(gf_context *gf, uint32_t reason, char text_out[GF_SKIP_TEXT_BYTES]);
+void gf_skip_none(gf_context *gf); /* this step was not */
 /* After it. GF_ERR_MISMATCH: ranks are in different steps, as they have loaded states of different
  * ones. Messages carry the step in their tag; in the memory of a node nothing else tells. */
 gf_status gf_vote_check(gf_context *gf);

@@ -18,7 +18,16 @@ struct gf_late {
     uint64_t ns;
 };
 
+/* Why a step is skipped, as its warning says. */
+enum { GF_SKIP_VALUES, GF_SKIP_SUM, GF_SKIP_NORM, GF_SKIP_REASONS };
+/* Steps skipped for one reason: a warning tells the first, and then each time that they doubled. */
+struct gf_skips {
+    uint64_t count, first_step;
+};
+
 struct gf_observed {
+    struct gf_skips skips[GF_SKIP_REASONS];
+    uint32_t taken_in_row; /* steps that were not skipped */
     struct gf_trace trace;
     struct gf_stats stats;
     struct gf_late *late; /* [world] of this epoch */
