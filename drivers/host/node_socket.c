@@ -99,10 +99,14 @@ bool gf_node_socket_open(struct gf_node *node, const char **why_out)
         gf_descriptor_keep(socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if ((node->socket_fd < 0) ||
         (setsockopt(node->socket_fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0) ||
-        !gf_carried_bind(node->socket_fd, node->name) ||
-        !random_take(node->nonce, sizeof node->nonce) ||
-        !random_take(&node->canary, sizeof node->canary)) {
+        !gf_carried_bind(node->socket_fd, node->name)) {
         *why_out = "it has no unix socket";
+        gf_node_socket_close(node);
+        return false;
+    }
+    if (!random_take(node->nonce, sizeof node->nonce) ||
+        !random_take(&node->canary, sizeof node->canary)) {
+        *why_out = "getrandom() gives it no random numbers";
         gf_node_socket_close(node);
         return false;
     }

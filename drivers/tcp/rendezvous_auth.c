@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <sodium.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,6 +17,7 @@
 static const char label_file[LABEL_BYTES + 1] = "GradientFlow key 1      ";
 static const char label_data[LABEL_BYTES + 1] = "GradientFlow data       ";
 static const char label_macs[LABEL_BYTES + 1] = "GradientFlow MACs       ";
+static const char label_nonce[LABEL_BYTES + 1] = "GradientFlow nonce      ";
 static const char label_hello[LABEL_BYTES + 1] = "GradientFlow hello      ";
 
 _Static_assert((GF_AUTH_MAC_BYTES >= crypto_generichash_BYTES_MIN) && (GF_AUTH_PROOF_BYTES == 32),
@@ -111,11 +113,6 @@ gf_status gf_auth_open_keyless(struct gf_auth *auth_out, struct gf_fault *fault_
     return gf_auth_begin(fault_out);
 }
 
-void gf_auth_nonce(unsigned char *nonce_out)
-{
-    randombytes_buf(nonce_out, GF_AUTH_NONCE_BYTES);
-}
-
 /* BLAKE2b(key; label, said) */
 static void hash_said(const struct gf_auth *auth, const char *label, const void *said, size_t bytes,
                       unsigned char *out, size_t out_bytes)
@@ -127,6 +124,30 @@ static void hash_said(const struct gf_auth *auth, const char *label, const void 
     (void)crypto_generichash_update(&hash, said, bytes);
     (void)crypto_generichash_final(&hash, out, out_bytes);
     gf_auth_forget(&hash, sizeof hash);
+}
+
+gf_status gf_auth_source_begin(struct gf_auth_source *source_out, struct gf_fault *fault_out)
+{
+    ssize_t got;
+    *source_out = (struct gf_auth_source){.count = 0};
+    do {
+        got = getrandom(source_out->seed, sizeof source_out->seed, 0);
+    } while ((got < 0) && (errno == EINTR));
+    if (got != (ssize_t)sizeof source_out->seed)
+        return gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "getrandom",
+                            (got < 0) ? errno : 0,
+                            "keys and nonces cannot be drawn: getrandom() says %s",
+                            (got < 0) ? strerror(errno) : "too little");
+    return gf_auth_begin(fault_out);
+}
+
+void gf_auth_nonce(struct gf_auth_source *source, unsigned char *nonce_out)
+{
+    struct gf_auth seed = {.on = true};
+    const uint64_t number = source->count++;
+    memcpy(seed.key, source->seed, sizeof seed.key);
+    hash_said(&seed, label_nonce, &number, sizeof number, nonce_out, GF_AUTH_NONCE_BYTES);
+    gf_auth_forget(&seed, sizeof seed);
 }
 
 gf_status gf_auth_derive(const struct gf_auth *job, const unsigned char *secret,

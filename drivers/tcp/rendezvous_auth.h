@@ -33,8 +33,18 @@ static inline void gf_auth_forget(void *secret, size_t bytes)
     explicit_bzero(secret, bytes);
 }
 
-/* Sets up libsodium, which reads getrandom(), or /dev/urandom on a kernel without it, and neither
- * allocates nor starts a thread; nor does any call below. Who opens a key need not ask for it. */
+/* What nonces and secrets are made of: drawn once, at open, by getrandom(), where its failure is an
+ * error with a name. libsodium's own drawing ends the process where it fails, so it is asked for
+ * nothing later. */
+struct gf_auth_source {
+    unsigned char seed[32];
+    uint64_t count; /* so many were made of it: no two are alike */
+};
+
+/* Before all others. GF_ERR_SYSTEM: the host gives no random numbers. Sets up libsodium, too. */
+gf_status gf_auth_source_begin(struct gf_auth_source *source_out, struct gf_fault *fault_out);
+/* Sets up libsodium, which draws a few bytes the first time, and neither allocates nor starts a
+ * thread; nor does any call below. Who opens a key need not ask for it. */
 gf_status gf_auth_begin(struct gf_fault *fault_out);
 /* Reads the key; GF_ERR_CONFIG names the file and what is wrong with it. */
 gf_status gf_auth_open(struct gf_auth *auth_out, const char *path, struct gf_fault *fault_out);
@@ -43,7 +53,8 @@ gf_status gf_auth_open_keyless(struct gf_auth *auth_out, struct gf_fault *fault_
 /* A key for who has the job's key, where there is one, and this secret of GF_AUTH_NONCE_BYTES. */
 gf_status gf_auth_derive(const struct gf_auth *job, const unsigned char *secret,
                          struct gf_auth *auth_out, struct gf_fault *fault_out);
-void gf_auth_nonce(unsigned char *nonce_out); /* [GF_AUTH_NONCE_BYTES] */
+/* The next one: BLAKE2b(seed; its number). [GF_AUTH_NONCE_BYTES] */
+void gf_auth_nonce(struct gf_auth_source *source, unsigned char *nonce_out);
 /* By who dials. said[bytes]: all that both sides have sent up to here, so that a proof fits one
  * conversation only. */
 void gf_auth_prove(const struct gf_auth *auth, const void *said, size_t bytes,

@@ -77,7 +77,7 @@ gf_status gf_tcp_data_dial(struct gf_rendezvous *rendezvous, uint64_t now_ns, ui
         way->words[1] = tcp->setup.rank;
         way->words[2] = peer;
         way->words[3] = ABOUT(tcp->data.epoch, stream);
-        gf_way_begin(way, now_ns);
+        gf_way_begin(tcp, way, now_ns);
         (void)gf_way_poll(tcp, way, now_ns);
         return GF_OK;
     }
@@ -177,7 +177,7 @@ gf_status gf_tcp_data_begin(struct gf_rendezvous *rendezvous, uint32_t epoch,
     if (tcp->conn_count == 0) return GF_OK; /* a world of one */
     gf_status status = gf_tcp_listen_data(tcp, place_out, &fault);
     if (status == GF_OK) {
-        gf_auth_nonce(secret_out);
+        gf_auth_nonce(&tcp->source, secret_out);
         status = gf_auth_derive(&tcp->auth, secret_out, &tcp->data.auth, &fault);
     }
     if (status != GF_OK) {

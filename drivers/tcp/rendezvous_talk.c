@@ -10,10 +10,10 @@ static struct gf_put header_put(const struct tcp *tcp, unsigned char *out, uint3
     return put;
 }
 
-void gf_talk_nonce_put(const struct tcp *tcp, unsigned char *said)
+void gf_talk_nonce_put(struct tcp *tcp, unsigned char *said)
 {
     struct gf_put put = header_put(tcp, said, GF_FRAME_NONCE, GF_FRAME_NONCE_BYTES);
-    gf_auth_nonce(put.at);
+    gf_auth_nonce(&tcp->source, put.at);
 }
 
 void gf_talk_hello_put(const struct tcp *tcp, const struct way *way, unsigned char *said)

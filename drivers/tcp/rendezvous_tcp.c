@@ -188,6 +188,7 @@ static void tcp_close(struct gf_rendezvous *rendezvous)
     gf_forked_remove(&tcp->forked); /* last: another thread may fork meanwhile */
     if (tcp->auth.on) dump_set(tcp, true);
     gf_auth_forget(&tcp->auth, sizeof tcp->auth);
+    gf_auth_forget(&tcp->source, sizeof tcp->source);
 }
 
 static gf_status tcp_open(const struct gf_rendezvous_setup *setup, void *state, uint64_t now_ns,
@@ -206,7 +207,9 @@ static gf_status tcp_open(const struct gf_rendezvous_setup *setup, void *state, 
         return GF_OK;
     }
     (void)snprintf(tcp->address_text, sizeof tcp->address_text, "%s", setup->address);
-    gf_status status = addresses_set(tcp, setup, fault_out);
+    gf_status status = gf_auth_source_begin(&tcp->source, fault_out);
+    if (status != GF_OK) return status;
+    status = addresses_set(tcp, setup, fault_out);
     if (status != GF_OK)
         return gf_fault_set(fault_out, status, GF_RANK_NONE, "", 0, "%s", tcp->text);
     slots_set(tcp);

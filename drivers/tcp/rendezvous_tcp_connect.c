@@ -34,7 +34,7 @@ static void way_to(struct tcp *tcp, struct way *way, uint32_t rank, const char *
     if (!tcp->by_name) (void)gf_place_parse_told(text, tcp->job_address.scope, &way->to);
     hello_set(tcp, way, tcp->rejoins ? GF_HELLO_REJOINS : tcp->reformed ? GF_HELLO_MEMBER : 0);
     way->to_rank = rank;
-    gf_way_begin(way, now_ns);
+    gf_way_begin(tcp, way, now_ns);
 }
 
 /* Where rank 0 of a job with another key or `insecure` than this rank's would be: at the unix socket
@@ -52,7 +52,7 @@ static void aside_begin(struct tcp *tcp, uint64_t now_ns)
     way->to_rank = 0;
     way->name[0] = '\0';
     if (!tcp->by_name) gf_tcp_job_name(tcp, way->name);
-    gf_way_begin(way, now_ns);
+    gf_way_begin(tcp, way, now_ns);
     way->next_ns = now_ns + TCP_ASIDE_NS;
 }
 
@@ -282,7 +282,7 @@ void gf_tcp_connect_taken_back(struct tcp *tcp, struct conn *conn, uint64_t now_
     gf_tcp_conn_close(conn);
     gf_tcp_conn_init(conn, TCP_CONN_NONE);
     way->auth = tcp->auth;
-    gf_way_begin(way, now_ns);
+    gf_way_begin(tcp, way, now_ns);
     way->next_ns += way->retry_ns;
     memcpy(way->text, reason, sizeof way->text);
     struct gf_rendezvous_event none;

@@ -217,6 +217,7 @@ struct tcp {
     struct gf_forked forked;
     struct gf_rendezvous_setup setup; /* its texts were the caller's during open() */
     struct gf_auth auth;
+    struct gf_auth_source source;
     bool by_name;                                    /* the job meets at abstract unix sockets */
     uint32_t coordinator;                            /* rank that coordinates */
     char coordinator_text[GF_CONTROL_ADDRESS_BYTES]; /* where this rank met it */
@@ -317,7 +318,7 @@ bool gf_tcp_conn_up(struct tcp *tcp, uint32_t rank, int fd, const struct gf_auth
                     const struct gf_auth_mac *mac_out);
 
 /* rendezvous_talk.c: the words of the handshake. said[TCP_TALK_BYTES] */
-void gf_talk_nonce_put(const struct tcp *tcp, unsigned char *said);
+void gf_talk_nonce_put(struct tcp *tcp, unsigned char *said);
 void gf_talk_hello_put(const struct tcp *tcp, const struct way *way, unsigned char *said);
 struct gf_frame_header gf_talk_header(const unsigned char *said); /* the hello's */
 struct gf_frame_hello gf_talk_hello(const unsigned char *said);
@@ -340,7 +341,7 @@ void gf_talk_elsewhere_get(const unsigned char *payload,
 gf_status gf_talk_refusal_get(const unsigned char *payload, char reason_out[GF_FRAME_REASON_BYTES]);
 
 /* rendezvous_way.c: who dials. begin: what is set beside `on`, `nonce` and what follows it stays. */
-void gf_way_begin(struct way *way, uint64_t now_ns);
+void gf_way_begin(struct tcp *tcp, struct way *way, uint64_t now_ns);
 way_news gf_way_poll(struct tcp *tcp, struct way *way, uint64_t now_ns);
 way_news gf_way_event(struct tcp *tcp, struct way *way, uint32_t slot, uint64_t now_ns);
 /* All tries end; an acceptor that may take one hears that this rank lives. */

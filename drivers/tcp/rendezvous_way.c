@@ -64,10 +64,10 @@ void gf_way_close(const struct tcp *tcp, struct way *way)
     gf_auth_forget(&way->mac_out, sizeof way->mac_out);
 }
 
-void gf_way_begin(struct way *way, uint64_t now_ns)
+void gf_way_begin(struct tcp *tcp, struct way *way, uint64_t now_ns)
 {
     tries_close(way);
-    gf_auth_nonce(way->nonce);
+    gf_auth_nonce(&tcp->source, way->nonce);
     way->on = true;
     way->reached = way->heard = false;
     way->began_ns = way->next_ns = now_ns;
