@@ -163,7 +163,9 @@ gf_status gf_weights_written(gf_context *gf);
  * while requests are under way, and in an elastic job (job.elastic, or gf-run's) where the step
  * before was not applied by gf_update() or gf_updated(). */
 gf_status gf_step_begin(gf_context *gf);
-/* Samples that this rank's gradients stand for in this step (0 to 2^51 - 1), 1 where it is not said.
+/* Samples that this rank's gradients stand for in this step (0 to 2^51 - 1), 1 where it is not said;
+ * a warning tells where some ranks say it and others do not, or where exchange.average is ranks and
+ * they differ.
  * To be said between gf_step_begin() and the last tensor: with that the vote may be on its way. */
 gf_status gf_step_samples(gf_context *gf, uint64_t sample_count);
 /* Backward has ended this tensor. Any order; twice in a step is GF_ERR_STATE. Queues work and, as
@@ -194,8 +196,10 @@ gf_status gf_tensor_skip(gf_context *gf, uint32_t tensor);
 gf_status gf_tensors_ready(gf_context *gf, uint32_t first, uint32_t count, gf_queue_handle queue);
 /* A number of this rank, as its loss, that the vote adds up without a message or wait of its own:
  * after a whole step, skipped or not, gf_metric() is the sum over all ranks, the same bits on each;
- * 0 where none said any. To be said between gf_step_begin() and the last tensor; index is below
- * GF_METRICS. Values that are not finite skip nothing. */
+ * who says none adds 0. It is a sum and no mean: where ranks have unequally many samples, two metrics
+ * make one (the loss times the samples; the samples). To be said between gf_step_begin() and the last
+ * tensor; index is below GF_METRICS. A NaN or infinity skips nothing, and makes the sum one on all
+ * ranks: that is how all hear of it. */
 #define GF_METRICS 4u
 gf_status gf_step_metric(gf_context *gf, uint32_t index, double value);
 double gf_metric(const gf_context *gf, uint32_t index);

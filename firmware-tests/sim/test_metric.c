@@ -82,6 +82,63 @@ TEST(metrics_are_added_up_by_the_vote)
         }
 }
 
+/* ---- samples ---- */
+
+static gf_status samples_turn(struct world *w, uint32_t rank, void *arg)
+{
+    const uint64_t *samples = arg; /* [3]; UINT64_MAX: not said */
+    gf_context *gf = w->ranks[rank].gf;
+    gf_status status;
+    if (w->ranks[rank].next++ == 0) {
+        if ((status = gf_step_begin(gf)) < 0) return status;
+        fill(w, rank);
+        if ((samples[rank] != UINT64_MAX) && ((status = gf_step_samples(gf, samples[rank])) < 0))
+            return status;
+        status = gf_step_metric(gf, 0, (rank == 1) ? (double)INFINITY : -1.0);
+        if (status >= 0) status = gf_tensors_ready(gf, 0, LENGTH(tensors), 0);
+        if (status < 0) return status;
+    }
+    return gf_step_poll(gf);
+}
+
+/* Ranks that weigh otherwise than the program may believe are told, seldom; a metric that is not
+ * finite is heard of by all, and skips nothing. */
+TEST(samples_that_do_not_count_as_they_are_said_are_told)
+{
+    static const struct samples_case {
+        gf_average average;
+        uint64_t samples[3];
+        const char *log; /* NULL: nothing */
+    } cases[] = {
+        {GF_AVERAGE_SAMPLES, {4, 4, UINT64_MAX}, "step 1: 2 of 3 ranks said gf_step_samples()"},
+        {GF_AVERAGE_SAMPLES, {4, 5, 0}, NULL},
+        {GF_AVERAGE_SAMPLES, {UINT64_MAX, UINT64_MAX, UINT64_MAX}, NULL},
+        {GF_AVERAGE_RANKS, {4, 6, 8}, "step 1: this rank has 4 of 18 samples of 3 ranks"},
+        {GF_AVERAGE_RANKS, {4, 4, 4}, NULL},
+        {GF_AVERAGE_RANKS, {4, UINT64_MAX, UINT64_MAX}, NULL},
+        {GF_AVERAGE_SUM, {4, 6, 8}, NULL}};
+    for (size_t row = 0; row < LENGTH(cases); row++) {
+        struct world_setup setup = setup_of(3);
+        setup.config.exchange.average = cases[row].average;
+        WORLD_OPEN(w, &setup);
+        for (uint32_t step = 0; step < 3; step++) {
+            uint64_t samples[3];
+            memcpy(samples, cases[row].samples, sizeof samples);
+            world_run(&w, samples_turn, samples);
+            world_expect(&w, GF_OK);
+            for (uint32_t r = 0; r < 3; r++) {
+                assert_true(isinf(gf_metric(w.ranks[r].gf, 0)));
+                assert_false(gf_step_skipped(w.ranks[r].gf));
+            }
+        }
+        if (cases[row].log == NULL)
+            assert_false(world_logged(&w, 0, "samples"));
+        else
+            world_expect_log(&w, 0, cases[row].log);
+        assert_false(world_logged(&w, 0, "step 3:"));
+    }
+}
+
 /* ---- sparse steps ---- */
 
 /* Plain SGD of the appliance's own on gf_gradient(): a chunk that was not sent has gradient 0. The

@@ -252,6 +252,7 @@ gf_status gf_step_samples(gf_context *gf, uint64_t sample_count)
                          "gf_step_samples: %llu; the sum over all ranks would not fit",
                          (unsigned long long)sample_count);
     gf->step.samples = sample_count;
+    gf->step.samples_said = true;
     return GF_OK;
 }
 

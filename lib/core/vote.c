@@ -36,6 +36,7 @@ static void norms_add(uint64_t *into, const uint64_t *from)
 #define HIGHEST (BIT(GF_VOTE_LAST) | BIT(GF_VOTE_STILL) | BIT(GF_VOTE_AHEAD))
 #define LOWEST \
     (BIT(GF_VOTE_FIRST_BAD) | BIT(GF_VOTE_FIRST_SUM) | BIT(GF_VOTE_FIRST) | BIT(GF_VOTE_BEHIND))
+#define GF_VOTE_SAID_BIT 48u
 #define RANK_MASK ((1u << GF_VOTE_RANK_BITS) - 1)
 #define WAIT_MASK ((UINT64_C(1) << (64 - GF_VOTE_RANK_BITS)) - 1) /* 26 days */
 
@@ -126,6 +127,34 @@ static void sum_tell(gf_context *gf, const uint64_t *words)
         gf->tensors[place.tensor].name, (unsigned long long)place.elem, help, many);
 }
 
+/* Nobody finds out why a run learns worse whose ranks weigh otherwise than the program believes: one
+ * that forgot to say its samples counts as one, and with the mean over ranks no samples count. Told
+ * at the first, second, fourth .. such step. */
+static void samples_tell(gf_context *gf, const uint64_t *words)
+{
+    const uint32_t said = (uint32_t)(words[GF_VOTE_WAITING] >> GF_VOTE_SAID_BIT);
+    const bool by_samples = gf->config.exchange.average == GF_AVERAGE_SAMPLES;
+    const bool some = by_samples && (said > 0) && (said < gf->world);
+    const bool differ = (gf->config.exchange.average == GF_AVERAGE_RANKS) && (said == gf->world) &&
+                        (gf->step.samples * gf->world != words[GF_VOTE_SAMPLES]);
+    if (!some && !differ) return;
+    gf->observed.uneven++;
+    if ((gf->observed.uneven & (gf->observed.uneven - 1)) != 0) return;
+    if (some)
+        gf_log_line(
+            &gf->log, GF_LOG_WARN,
+            "step %llu: %u of %u ranks said gf_step_samples(), and each of the others counts "
+            "as one sample (exchange.average is samples)",
+            (unsigned long long)gf->step.number, said, gf->world);
+    else
+        gf_log_line(
+            &gf->log, GF_LOG_WARN,
+            "step %llu: this rank has %llu of %llu samples of %u ranks, and exchange.average "
+            "is ranks, which weighs ranks alike whatever their samples",
+            (unsigned long long)gf->step.number, (unsigned long long)gf->step.samples,
+            (unsigned long long)words[GF_VOTE_SAMPLES], gf->world);
+}
+
 static void vote_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 {
     struct gf_step *step = &gf->step;
@@ -136,7 +165,8 @@ static void vote_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     step->samples_all = words[GF_VOTE_SAMPLES];
     memcpy(step->metrics, &words[GF_VOTE_METRIC], sizeof step->metrics);
     gf->change.joiners = (uint32_t)words[GF_VOTE_WAITING];
-    gf->change.leavers = (uint32_t)(words[GF_VOTE_WAITING] >> 32);
+    gf->change.leavers = (uint32_t)(words[GF_VOTE_WAITING] >> 32) & 0xffffu;
+    samples_tell(gf, words);
     step->last_rank = (uint32_t)(words[GF_VOTE_LAST] & RANK_MASK);
     step->late_ns = (words[GF_VOTE_LAST] >> GF_VOTE_RANK_BITS) - words[GF_VOTE_FIRST];
     gf->together_ns = now_ns;
@@ -176,8 +206,9 @@ static void words_put(gf_context *gf)
     words[GF_VOTE_FIRST_BAD] = gf->finite.first_key;
     words[GF_VOTE_SAMPLES] = gf->step.samples;
     words[GF_VOTE_FIRST_SUM] = gf->finite.first_sum;
-    words[GF_VOTE_WAITING] =
-        gf_members_waiting(gf->members) | ((uint64_t)(gf->change.leaves ? 1 : 0) << 32);
+    words[GF_VOTE_WAITING] = gf_members_waiting(gf->members) |
+                             ((uint64_t)(gf->change.leaves ? 1 : 0) << 32) |
+                             ((uint64_t)(gf->step.samples_said ? 1 : 0) << GF_VOTE_SAID_BIT);
     words[GF_VOTE_FIRST] =
         (declared_ns > gf->together_ns) ? (declared_ns - gf->together_ns) & WAIT_MASK : 0;
     words[GF_VOTE_LAST] = (words[GF_VOTE_FIRST] << GF_VOTE_RANK_BITS) | gf->rank;

@@ -27,6 +27,7 @@ struct gf_skips {
 
 struct gf_observed {
     struct gf_skips skips[GF_SKIP_REASONS];
+    uint64_t uneven;       /* steps whose samples are not what average takes them for */
     uint32_t taken_in_row; /* steps that were not skipped */
     struct gf_trace trace;
     struct gf_stats stats;
