@@ -172,6 +172,23 @@ TEST(a_norm_that_is_not_finite_skips_the_step_on_all_ranks)
     }
 }
 
+/* Of no samples at all the average is 0: nothing is clipped, and nothing is skipped. */
+TEST(an_average_of_no_samples_is_no_norm_to_skip)
+{
+    static const uint64_t none[RANKS] = {0};
+    float value = 7;
+    struct world_setup setup = setup_of();
+    setup.config.exchange.average = GF_AVERAGE_SAMPLES;
+    setup.config.optimizer.kind = GF_OPTIMIZER_SGD;
+    setup.config.optimizer.clip_norm = 2;
+    WORLD_OPEN(w, &setup);
+    world_step_ok(&w, &(struct world_step){.fill = fill_value, .arg = &value, .samples = none});
+    for (uint32_t r = 0; r < RANKS; r++) {
+        assert_int_equal(gf_update(w.ranks[r].gf, 0.25f), GF_OK);
+        assert_false(gf_step_skipped(w.ranks[r].gf));
+    }
+}
+
 /* Without clip_norm the norm is told, and nobody skips what one rank alone may have asked for. */
 TEST(a_norm_that_is_only_told_skips_nothing)
 {

@@ -304,7 +304,14 @@ static struct factors factors_of(const struct soak_model *model, const gf_contex
     return f;
 }
 
-/* What gf_gradient() holds, in whole numbers through every type. */
+static float rounded(gf_type type, float value)
+{
+    uint32_t data = 0;
+    world_put(type, &data, 0, value);
+    return world_get(type, &data, 0);
+}
+
+/* What gf_gradient() holds: sums are whole numbers in every type. */
 static float exact_gradient(const struct soak_model *model, const gf_context *gf,
                             const struct gf_pool_tensor *tensor, uint64_t e,
                             const struct factors *f)
@@ -312,8 +319,13 @@ static float exact_gradient(const struct soak_model *model, const gf_context *gf
     float sum =
         (float)(model->sum[e] * (double)model->scale * (double)gf->config.exchange.pre_scale);
     bool sparse = gf->step.sparse && (tensor->sparse != 0);
-    if (gf_keeps_scale(gf, (gf_type)tensor->type)) return sum;
-    return sparse ? sum * f->both : sum * f->post * f->samples;
+    gf_type type = (gf_type)tensor->type;
+    if (gf_keeps_scale(gf, type)) return sum;
+    if (type == GF_TYPE_F32) return sparse ? sum * f->both : sum * f->post * f->samples;
+    /* in one rounding, unless a sum too small for its average was looked at first */
+    if (sparse || (f->post <= 1) || (gf->config.exchange.average != GF_AVERAGE_SAMPLES))
+        return rounded(type, sum * f->both);
+    return rounded(type, rounded(type, sum * f->post) * f->samples);
 }
 
 static void tensor_check(struct soak_model *model, gf_context *gf, uint64_t step, uint32_t index,
@@ -331,6 +343,8 @@ static void tensor_check(struct soak_model *model, gf_context *gf, uint64_t step
         (model->exact ? 0 : 1e-6); /* what waits in a history is not the same to the last bit */
     double most = fmin(exact_max(wire), exact_max(type));
     double average = average_factor(model, gf, step);
+    /* an average in fp16 is a multiple of this */
+    double least = ((type == GF_TYPE_F16) && !gf_keeps_scale(gf, type)) ? 0x1p-24 : 1e-30;
     for (uint64_t i = 0; i < tensor->elem_count; i++) {
         uint64_t e = tensor->first_elem + i;
         float got = world_get(type, gradient, i);
@@ -348,7 +362,7 @@ static void tensor_check(struct soak_model *model, gf_context *gf, uint64_t step
                 soak_step_fail(gf, step, "tensor %u[%u] is %.9g, expected %.9g", index, (unsigned)i,
                                (double)got, (double)expected);
         } else if (!(fabs(applied - model->sum[e] * average) <=
-                     (model->size[e] * epsilon + lowest) * average + 1e-30)) {
+                     (model->size[e] * epsilon + lowest) * average + least)) {
             soak_step_fail(gf, step, "tensor %u[%u] is %.9g, expected about %.9g of terms of %.9g",
                            index, (unsigned)i, applied, model->sum[e] * average,
                            model->size[e] * average);

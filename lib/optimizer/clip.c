@@ -58,6 +58,14 @@ static gf_status square_make(gf_context *gf, double *sum_out)
     return status;
 }
 
+/* What gf_update() multiplies with, where it is not 0 anyway, as with no sample. */
+static bool factor_holds(const gf_context *gf)
+{
+    const float scale = gf->step.gradient_scale;
+    const float factor = gf->step.clip_factor;
+    return (factor > 0.0f) && ((scale == 0.0f) || (factor * scale > 0.0f));
+}
+
 static gf_status norm_make(gf_context *gf)
 {
     double most = (double)gf->config.optimizer.clip_norm;
@@ -71,9 +79,7 @@ static gf_status norm_make(gf_context *gf)
     if ((most > 0.0) && (most < norm + CLIP_EPSILON))
         gf->step.clip_factor = (float)(most / (norm + CLIP_EPSILON));
     gf->step.norm_known = true;
-    if ((most <= 0.0) ||
-        (isfinite(gf->step.norm) && (gf->step.clip_factor * gf->step.gradient_scale > 0.0f)))
-        return GF_OK;
+    if ((most <= 0.0) || (isfinite(gf->step.norm) && factor_holds(gf))) return GF_OK;
     gf->step.clip_factor = 0.0f;
     return gf_step_drop(gf, norm);
 }
