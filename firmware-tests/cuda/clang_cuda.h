@@ -45,7 +45,5 @@ static __device__ __forceinline__ double __shfl_down_sync(unsigned mask, double 
 #endif
 #define __shfl_sync(mask, value, lane, width) \
     __nvvm_shfl_sync_idx_f32((mask), (value), (lane), ((32 - (width)) << 8) | 0x1f)
-#define atomicAdd(at, value) __nvvm_atom_add_gen_ll((long long *)(at), (long long)(value))
-#define atomicMin(at, value) __nvvm_atom_min_gen_ull((at), (value))
 
 #endif

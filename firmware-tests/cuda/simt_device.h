@@ -16,7 +16,7 @@
 #define GF_ROLLED
 #define gf_likely(what) (what)
 /* The kernel, and its entry in the table by name. */
-#define GF_KERNEL_BOUND(kernel_name, kind, blocks)                                           \
+#define GF_KERNEL_BOUNDS(kernel_name, kind, threads, blocks)                                 \
     static void simt_body_##kernel_name(const struct gf_##kind##_args args);                 \
     static void simt_run_##kernel_name(const void *args)                                     \
     {                                                                                        \
@@ -50,7 +50,14 @@ unsigned long long simt_atomic_min(unsigned long long *at, unsigned long long va
 #define __shfl_sync(mask, value, lane, width) \
     gf_f32_of_bits(simt_shuffle((mask), gf_f32_bits(value), (lane), (uint32_t)(width)))
 #define atomicAdd(at, value) simt_atomic_add((at), (value))
-#define atomicMin(at, value) simt_atomic_min((at), (value))
+GF_INLINE void gf_global_add(uint64_t at, unsigned long long value)
+{
+    (void)simt_atomic_add((unsigned long long *)at, value);
+}
+GF_INLINE void gf_global_min(uint64_t at, unsigned long long value)
+{
+    (void)simt_atomic_min((unsigned long long *)at, value);
+}
 
 typedef struct {
     uint32_t word[4];

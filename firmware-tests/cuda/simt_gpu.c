@@ -44,6 +44,6 @@ struct gf_queue *simt_gpu_queue(uint32_t blocks_max)
     gpu.blocks = blocks;
     gpu.driver = &driver;
     gpu.ops = &gf_element_ops_cuda;
-    queue.gpu = &gpu;
+    queue = (struct gf_queue){.gpu = &gpu};
     return &queue;
 }

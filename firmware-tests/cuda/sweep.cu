@@ -15,8 +15,8 @@ GF_INLINE void sweep_load(struct sweep_some *some, uint64_t i, const struct gf_s
     for (int r = 0; r < reads; r++) gf_pack_load(&some->in[r], GF_KERNEL_F32, a->src[r], i, 4);
 }
 
-GF_INLINE void sweep_pack(struct sweep_some *some, uint64_t i, const struct gf_sweep_args *a,
-                          int reads, int writes, uint32_t *bits)
+GF_INLINE int sweep_pack(struct sweep_some *some, uint64_t i, const struct gf_sweep_args *a,
+                         int reads, int writes, uint32_t *bits)
 {
     const uint32_t zeroes[4] = {0, 0, 0, 0};
     GF_UNROLL
@@ -28,6 +28,7 @@ GF_INLINE void sweep_pack(struct sweep_some *some, uint64_t i, const struct gf_s
     for (int w = 0; w < writes; w++)
         gf_line_store(a->dst[w] + i * 4u,
                       (reads > 0) ? some->in[w % (reads + (reads == 0))].words : zeroes);
+    return 1;
 }
 
 GF_INLINE void sweep_single(uint64_t i, const struct gf_sweep_args *a, int reads, int writes,
@@ -44,8 +45,8 @@ GF_INLINE void sweep_mix(const struct gf_sweep_args *given, int reads, int write
     const uint32_t head = gf_head(0, GF_KERNEL_F32, 4u);
     struct gf_range range = gf_flat(given->word_count);
     GF_WALK(&range, 4, head, 1, GF_KERNEL_AHEAD_MAX, struct sweep_some, sweep_load, sweep_pack,
-            sweep_single, given, reads, writes, &bits);
-    if ((bits & given->mask) != 0) atomicAdd((unsigned long long *)given->meetings, 1ull);
+            GF_NO_LOOK, sweep_single, given, reads, writes, &bits);
+    if ((bits & given->mask) != 0) gf_global_add(given->meetings, 1);
 }
 
 GF_KERNEL(sweep)

@@ -24,6 +24,31 @@ else
     check "and_its_accesses_are_global" [ "$wide" -gt 100 ]
 fi
 
+# In which order kernels load: of nvcc's PTX here, of machine code further down. Each fault must be
+# seen.
+loads() {
+    python3 firmware-tests/cuda/kernel_loads.py "$@" >"$scratch/loads" && return
+    grep WRONG "$scratch/loads"
+    return 1
+}
+faults() {
+    loads "$@" >/dev/null
+    sed -n 's/^WRONG \([a-z]*\):.*/\1/p' "$scratch/loads" | LC_ALL=C sort -u | xargs
+}
+ptx_of() {
+    nvcc -allow-unsupported-compiler -O3 -std=c++17 -fmad=false -I. -Ilib -arch=compute_90 -ptx \
+        -o "$2" "$1" >"$scratch/why" 2>&1 || { cat "$scratch/why"; return 1; }
+}
+recorded=firmware-tests/cuda/bad_loads.sass
+check "bad_machine_code_is_seen" [ "$(faults sass $recorded)" = "fuses narrow waits" ]
+if ! command -v nvcc >/dev/null; then skip "no_load_waits_for_another_in_PTX" "no nvcc"
+else
+    check "nvcc_makes_PTX_of_bad_kernels" ptx_of firmware-tests/cuda/bad_loads.cu "$scratch/bad.ptx"
+    check "which_is_seen" [ "$(faults ptx "$scratch/bad.ptx")" = "fuses narrow waits" ]
+    check "nvcc_makes_PTX_of_all_kernels" ptx_of "$scratch/all.cu" "$scratch/all.ptx"
+    check "no_load_waits_for_another_in_PTX" loads ptx "$scratch/all.ptx"
+fi
+
 # A tool of CUDA's: beside one of the nvccs, or in the path.
 tool_of() {
     for nvcc in "${NVCC_OLD:-}" nvcc; do
@@ -46,21 +71,29 @@ else
         check "none_is_worse_than_recorded" [ ! -s "$scratch/worse" ]
     else skip "none_is_worse_than_recorded" "recorded with other nvccs than $by"
     fi
-    # Beside an nvcc, or in the path. One of before CUDA 13 does not know what nvcc 13 makes.
-    if ! disassembler=$(tool_of nvdisasm); then skip "nvdisasm_counts_the_same" "not installed"
+    # Beside an nvcc, or in the path. From 12.4 on it reads what nvcc 13 makes for sm_80 and sm_90.
+    order=no_load_waits_for_another_in_machine_code
+    why="no nvdisasm (Debian: nvidia-cuda-toolkit in non-free)"
+    if disassembler=$(tool_of nvdisasm); then
+        known=$("$disassembler" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
+        why="nvdisasm $known reads none of $by"
+        awk '$1 == "elf" { print $2, $3 }' "$made/stated" | while read -r arch cuda; do
+            [ $((${known%.*} * 100 + ${known#*.})) -ge 1204 ] || [ "${cuda%.*}" -le "${known%.*}" ] || continue
+            ! "$disassembler" -c "$made/elf.$arch" >"$scratch/$arch.sass" 2>/dev/null || echo "$arch"
+        done >"$scratch/read"
+    fi
+    if [ ! -s "$scratch/read" ]; then skip "nvdisasm_counts_the_same" "$why"; skip "$order" "$why"
     else
-        known=$("$disassembler" --version | sed -n 's/.*release \([0-9]*\).*/\1/p')
-        awk -v known="$known" '$1 == "elf" && $3 + 0 < known + 1 { print $2 }' "$made/stated" >"$scratch/read"
-        if [ ! -s "$scratch/read" ]; then skip "nvdisasm_counts_the_same" "nvdisasm $known reads none of $by"
-        else
-            while read -r arch; do
-                wide=$("$disassembler" -c "$made/elf.$arch" | grep -cE ' (LDG|STG)\.E[A-Z.]*\.128')
-                ours=$("$program" "$arch" "$made/elf.$arch" | awk '{ n += $8 } END { print n }')
-                [ "$wide" -eq "$ours" ] || echo "sm_$arch: nvdisasm has $wide wide accesses, program_kernels $ours"
-            done <"$scratch/read" >"$scratch/differs"
-            cat "$scratch/differs"
-            check "nvdisasm_counts_the_same" [ ! -s "$scratch/differs" ]
-        fi
+        while read -r arch; do
+            wide=$(grep -cE ' (LDG|STG)\.E[A-Z.]*\.128' "$scratch/$arch.sass")
+            ours=$("$program" "$arch" "$made/elf.$arch" | awk '{ n += $8 } END { print n }')
+            [ "$wide" -eq "$ours" ] || echo "sm_$arch: nvdisasm has $wide wide accesses, program_kernels $ours"
+        done <"$scratch/read" >"$scratch/differs"
+        cat "$scratch/differs"
+        check "nvdisasm_counts_the_same" [ ! -s "$scratch/differs" ]
+        while read -r arch; do
+            check "$order of sm_$arch" loads sass "$scratch/$arch.sass"
+        done <"$scratch/read"
     fi
     # An older cuobjdump cannot decompress what drivers of its time cannot.
     if ! dump=$(tool_of cuobjdump); then skip "cuobjdump_takes_the_parts_out_as_they_went_in" "no cuobjdump"

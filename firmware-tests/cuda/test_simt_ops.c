@@ -123,30 +123,35 @@ TEST(test_copies_at_once)
     }
 }
 
-/* Sums of every number of sources that a kernel loads in its own way, of each type. */
+/* Sums of every number of sources that a kernel loads in its own way, of each type: few of them with
+ * several packs under way, many in rounds of eight. In blocks of 256 threads, and of 1,024. */
 TEST(test_sums_of_many_sources)
 {
-    enum { SOURCES = 10, ELEMS = 100 };
+    enum { SOURCES = 18, ELEMS = 8192 + 1024 * 4 + 3 };
     static _Alignas(64) uint16_t src[SOURCES][2 * ELEMS];
     static _Alignas(64) uint16_t dst[2 * ELEMS];
     static _Alignas(64) uint16_t want[2 * ELEMS];
     const gf_mem to = (gf_mem)(uintptr_t)dst;
     const gf_mem to_host = (gf_mem)(uintptr_t)want;
+    static const uint32_t counts[] = {1, 2, 3, 4, 5, 7, 8, 9, 16, SOURCES};
     gf_mem from[SOURCES];
     for (uint32_t s = 0; s < SOURCES; s++) {
         from[s] = (gf_mem)(uintptr_t)src[s];
         for (uint32_t i = 0; i < 2 * ELEMS; i++)
-            src[s][i] = (uint16_t)(0x3c00u + (i * 37 + s * 101) % 1024); /* finite in each type */
+            src[s][i] = (uint16_t)(0x3800u + (i * 37 + s * 101) % 1024); /* finite in each type */
     }
-    for (uint32_t turn = 0; turn < SOURCES * GF_TYPE_COUNT; turn++) {
-        struct gf_queue *queue = simt_gpu_queue(1);
-        const uint32_t sources = 1 + turn % SOURCES;
-        const gf_type type = (gf_type)(turn / SOURCES);
+    for (uint32_t turn = 0; turn < LENGTH(counts) * GF_TYPE_COUNT; turn++) {
+        const gf_type type = (gf_type)(turn / LENGTH(counts));
+        const uint32_t sources = counts[turn % LENGTH(counts)];
+        const bool is_wide = (sources % 3 == 2);
+        struct gf_queue *queue = simt_gpu_queue(is_wide ? 4 : 1);
+        queue->block_threads = is_wide ? GF_GPU_CHANNEL_THREADS : 0;
         memset(dst, 0xee, sizeof dst);
         memset(want, 0xee, sizeof want);
         assert_int_equal(
             gf_element_ops_cuda.sum_n(queue, &to, 1, from, sources, type, ELEMS, 0, NULL, NULL),
             GF_OK);
+        queue->block_threads = 0;
         assert_int_equal(gf_element_ops_best()->sum_n(NULL, &to_host, 1, from, sources, type, ELEMS,
                                                       0, NULL, NULL),
                          GF_OK);
@@ -351,7 +356,7 @@ struct gf_mistake_args {
 /* as the compiler says it for kernels */
 void __tsan_read4(void *at), __tsan_read8(void *at), __tsan_write4(void *at);
 
-GF_KERNEL_BOUND(mistake, mistake, 1)
+GF_KERNEL_BOUNDS(mistake, mistake, 8, 1)
 {
     __shared__ uint32_t part[8];
     static uint32_t words[8];

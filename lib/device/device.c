@@ -149,6 +149,7 @@ void gf_device_op_take(gf_context *gf, struct gf_op *op)
     /* hierarchy has copies from host memory there */
     direct->gathers = (op->algorithm == GF_ALGORITHM_DIRECT) ? gf->in_queue : gf->queue;
     direct->sums.blocks_max = direct->gathers.blocks_max = gf->config.device.multiprocessors;
+    direct->sums.block_threads = direct->gathers.block_threads = GF_GPU_CHANNEL_THREADS;
     direct->engine_bytes = gf->config.device.engine_bytes;
     if (op->algorithm == GF_ALGORITHM_DIRECT) coll->kind = &gf_coll_direct_device;
 }

@@ -37,8 +37,8 @@ GF_INLINE void accumulate_load(struct accumulate_some *some, uint64_t i,
     gf_pack_load(&some->h, GF_KERNEL_F32, r->h_f32, i + off, 4);
 }
 
-GF_INLINE void accumulate_pack(struct accumulate_some *some, uint64_t i,
-                               const struct gf_accumulate *r, uint64_t off, uint32_t src_type)
+GF_INLINE int accumulate_pack(struct accumulate_some *some, uint64_t i,
+                              const struct gf_accumulate *r, uint64_t off, uint32_t src_type)
 {
     float h[4], u[4];
     GF_UNROLL
@@ -50,6 +50,7 @@ GF_INLINE void accumulate_pack(struct accumulate_some *some, uint64_t i,
     }
     if (r->dst_u_f32 != 0) gf_pack_store(GF_KERNEL_F32, r->dst_u_f32, i, u, 4);
     gf_pack_store(GF_KERNEL_F32, r->dst_h_f32, i, h, 4);
+    return 1;
 }
 
 GF_INLINE void accumulate_range(struct gf_range *range, uint32_t src_type,
@@ -63,7 +64,7 @@ GF_INLINE void accumulate_range(struct gf_range *range, uint32_t src_type,
                       gf_alike(r->weight_f32, src, GF_KERNEL_F32, 4, head) &&
                       gf_alike(r->src, src, src_type, 4, head);
     GF_WALK(range, 4, head, alike, 2, struct accumulate_some, accumulate_load, accumulate_pack,
-            accumulate_one, r, src - dst, src_type);
+            GF_NO_LOOK, accumulate_one, r, src - dst, src_type);
 }
 
 GF_INLINE void accumulate_type(uint32_t src_type, const struct gf_accumulate_args *r)

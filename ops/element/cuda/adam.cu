@@ -43,8 +43,8 @@ GF_INLINE void adam_load(struct adam_some *some, uint64_t i, const struct gf_ada
     gf_pack_load(&some->gradient, gradient_type, r->gradient, i, 4);
 }
 
-GF_INLINE void adam_pack(struct adam_some *some, uint64_t i, const struct gf_adam *r,
-                         uint32_t gradient_type)
+GF_INLINE int adam_pack(struct adam_some *some, uint64_t i, const struct gf_adam *r,
+                        uint32_t gradient_type)
 {
     float m[4], v[4], weight[4];
     GF_UNROLL
@@ -62,6 +62,7 @@ GF_INLINE void adam_pack(struct adam_some *some, uint64_t i, const struct gf_ada
     gf_pack_store(GF_KERNEL_F32, r->moment2_f32, i, v, 4);
     gf_pack_store(GF_KERNEL_F32, r->weight_f32, i, weight, 4);
     if (r->half != 0) gf_four_store(r->half_type, r->half, i, weight);
+    return 1;
 }
 
 GF_INLINE void adam_type(uint32_t gradient_type, const struct gf_adam *r, uint64_t elem_count)
@@ -72,8 +73,8 @@ GF_INLINE void adam_type(uint32_t gradient_type, const struct gf_adam *r, uint64
                       gf_alike(r->half, 0, r->half_type, 4, head) &&
                       gf_alike(r->gradient, 0, gradient_type, 4, head);
     struct gf_range range = gf_flat(elem_count);
-    GF_WALK(&range, 4, head, alike, 1, struct adam_some, adam_load, adam_pack, adam_single, r,
-            gradient_type);
+    GF_WALK(&range, 4, head, alike, 1, struct adam_some, adam_load, adam_pack, GF_NO_LOOK,
+            adam_single, r, gradient_type);
 }
 
 #define ADAM(name, type)                            \

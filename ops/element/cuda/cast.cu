@@ -17,16 +17,21 @@ GF_INLINE void cast_load(struct gf_pack *some, uint64_t i, const struct gf_cast_
     gf_pack_load(some, src_type, src, i, pack);
 }
 
-GF_INLINE void cast_pack(struct gf_pack *some, uint64_t i, const struct gf_cast_args *r,
-                         uint64_t src, uint64_t base, uint32_t dst_type, uint32_t src_type,
-                         int pack, struct gf_found *found)
+GF_INLINE int cast_pack(struct gf_pack *some, uint64_t i, const struct gf_cast_args *r,
+                        uint64_t src, uint64_t base, uint32_t dst_type, uint32_t src_type, int pack,
+                        struct gf_found *found)
 {
     float value[GF_KERNEL_PACK_MAX];
     GF_UNROLL
     for (int e = 0; e < pack; e++) value[e] = gf_pack_get(some, src_type, e) * r->scale;
     gf_pack_store(dst_type, r->dst, i, value, pack);
-    if (!gf_likely(gf_pack_fine(dst_type, value, pack)))
-        gf_found_pack(found, dst_type, r->dst, i, pack, base + i);
+    return gf_pack_fine(dst_type, value, pack);
+}
+
+GF_INLINE void cast_look(uint64_t i, const struct gf_cast_args *r, uint64_t src, uint64_t base,
+                         uint32_t dst_type, uint32_t src_type, int pack, struct gf_found *found)
+{
+    gf_found_pack(found, dst_type, r->dst, i, pack, base + i);
 }
 
 GF_INLINE void cast_range(struct gf_range *range, uint32_t dst_type, uint32_t src_type,
@@ -38,7 +43,7 @@ GF_INLINE void cast_range(struct gf_range *range, uint32_t dst_type, uint32_t sr
     const uint32_t head = gf_head(r->dst + range->first * gf_bytes(dst_type), dst_type, pack);
     const int alike = gf_alike(src, range->first, src_type, pack, head);
     GF_WALK(range, pack, head, alike, GF_KERNEL_AHEAD_MAX, struct gf_pack, cast_load, cast_pack,
-            cast_one, r, src, base, dst_type, src_type, pack, found);
+            cast_look, cast_one, r, src, base, dst_type, src_type, pack, found);
 }
 
 GF_INLINE void cast_types(uint32_t dst_type, uint32_t src_type, const struct gf_cast_args *r)

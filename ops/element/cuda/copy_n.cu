@@ -8,9 +8,10 @@ GF_INLINE void copy_n_load(struct gf_pack *some, uint64_t i, uint64_t dst, uint6
     gf_line_load(some->words, src + i * 2u);
 }
 
-GF_INLINE void copy_n_pack(struct gf_pack *some, uint64_t i, uint64_t dst, uint64_t src)
+GF_INLINE int copy_n_pack(struct gf_pack *some, uint64_t i, uint64_t dst, uint64_t src)
 {
     gf_line_store(dst + i * 2u, some->words);
+    return 1;
 }
 
 GF_INLINE void copy_n_one(uint64_t i, uint64_t dst, uint64_t src)
@@ -18,7 +19,7 @@ GF_INLINE void copy_n_one(uint64_t i, uint64_t dst, uint64_t src)
     ((uint16_t *)dst)[i] = ((const uint16_t *)src)[i];
 }
 
-GF_KERNEL(copy_n)
+GF_KERNEL_CHANNEL(copy_n, copy_n)
 {
     const uint32_t turn = blockIdx.x % args.count;
     const uint64_t dst = args.dst[turn], src = args.src[turn];
@@ -28,5 +29,5 @@ GF_KERNEL(copy_n)
     const uint32_t head = gf_head(src, GF_KERNEL_F16, HALVES);
     const int alike = gf_alike(dst, 0, GF_KERNEL_F16, HALVES, head);
     GF_WALK(&range, HALVES, head, alike, GF_KERNEL_AHEAD_MAX, struct gf_pack, copy_n_load,
-            copy_n_pack, copy_n_one, dst, src);
+            copy_n_pack, GF_NO_LOOK, copy_n_one, dst, src);
 }

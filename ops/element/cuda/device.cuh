@@ -25,8 +25,8 @@
 #define GF_ROLLED _Pragma("unroll 1")
 /* At least `blocks` of it on a multiprocessor: without a bound a compiler spills to have more than
  * it needs. */
-#define GF_KERNEL_BOUND(name, kind, blocks)                                 \
-    extern "C" __global__ void __launch_bounds__(GF_KERNEL_THREADS, blocks) \
+#define GF_KERNEL_BOUNDS(name, kind, threads, blocks)             \
+    extern "C" __global__ void __launch_bounds__(threads, blocks) \
         gf_kernel_##name(const __grid_constant__ struct gf_##kind##_args args)
 #define gf_likely(what) __builtin_expect(!!(what), 1)
 GF_INLINE uint32_t gf_bits(float value)
@@ -86,12 +86,24 @@ GF_INLINE void gf_half_line_store(uint64_t at, const uint32_t words[2])
     asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(at), "r"(words[0]), "r"(words[1])
                  : "memory");
 }
+/* Nothing comes back, so nobody waits for them. */
+GF_INLINE void gf_global_add(uint64_t at, unsigned long long value)
+{
+    asm volatile("red.global.add.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
+}
+GF_INLINE void gf_global_min(uint64_t at, unsigned long long value)
+{
+    asm volatile("red.global.min.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
+}
 #else
 #include "firmware-tests/cuda/simt_device.h"
 #endif
 
+#define GF_KERNEL_BOUND(name, kind, blocks) GF_KERNEL_BOUNDS(name, kind, GF_KERNEL_THREADS, blocks)
 #define GF_KERNEL_OF(name, kind) GF_KERNEL_BOUND(name, kind, 4)
 #define GF_KERNEL(name) GF_KERNEL_OF(name, name)
+/* As many registers a thread, in blocks of up to four times the threads. */
+#define GF_KERNEL_CHANNEL(name, kind) GF_KERNEL_BOUNDS(name, kind, GF_KERNEL_CHANNEL_THREADS, 1)
 #ifdef GF_ONE_PACK /* PTX: see fatbin.sh */
 #define GF_MANY(ahead) 0
 #else
@@ -232,8 +244,8 @@ GF_INLINE void gf_found_pack(struct gf_found *found, uint32_t type, uint64_t bas
 GF_INLINE void gf_found_tell(const struct gf_found *found, uint64_t check)
 {
     if ((found->count == 0) || (check == 0)) return;
-    atomicAdd((unsigned long long *)check, (unsigned long long)found->count);
-    atomicMin((unsigned long long *)(check + 8), found->first);
+    gf_global_add(check, found->count);
+    gf_global_min(check + 8, found->first);
 }
 
 /* ---- what a kernel works on: a flat range, all threads in one go; or listed chunks, a block a
@@ -328,12 +340,13 @@ GF_INLINE int gf_alike(uint64_t address, uint64_t first, uint32_t type, uint32_t
  *           -------------|
  *
  * Thread `worker` takes pack worker, worker + workers and on. It has AHEAD packs under way:
- * LOAD(&some[a], i, ..) is called for all of them before PACK(&some[a], i, ..) for the first. What
- * is left of its packs, fewer than AHEAD, it takes one at a time. The main loop is thus entered
- * only where a thread has AHEAD packs, and by every thread only from workers * pack * AHEAD
- * elements on. Where the arrays of an op do not lie alike in their packs, all elements are taken by
- * ONE(i, ..). PACK_T is the type that holds what was loaded. */
-#define GF_WALK(range, pack, the_head, alike, AHEAD, PACK_T, LOAD, PACK, ONE, ...)               \
+ * LOAD(&some[a], i, ..) is called for all of them before PACK(&some[a], i, ..) for the first. Packs
+ * for which PACK() is 0 are then given to LOOK(i, ..), which is rare and stands there once for all
+ * of them. What is left of a thread's packs, fewer than AHEAD, it takes one at a time. The main
+ * loop is thus entered only where a thread has AHEAD packs, and by every thread only from
+ * workers * pack * AHEAD elements on. Where the arrays of an op do not lie alike in their packs,
+ * all elements are taken by ONE(i, ..). PACK_T is the type that holds what was loaded. */
+#define GF_WALK(range, pack, the_head, alike, AHEAD, PACK_T, LOAD, PACK, LOOK, ONE, ...)         \
     do {                                                                                         \
         const uint64_t workers = (range)->workers;                                               \
         const uint64_t stride = workers * (pack);                                                \
@@ -345,20 +358,26 @@ GF_INLINE int gf_alike(uint64_t address, uint64_t first, uint32_t type, uint32_t
         PACK_T some[AHEAD];                                                                      \
         for (; GF_MANY(AHEAD) && (at < end) && (end - at > (AHEAD - 1) * stride);                \
              at += AHEAD * stride) {                                                             \
+            uint32_t looks = 0;                                                                  \
             GF_UNROLL                                                                            \
             for (uint32_t a = 0; a < (AHEAD); a++) LOAD(&some[a], at + a * stride, __VA_ARGS__); \
             GF_UNROLL                                                                            \
-            for (uint32_t a = 0; a < (AHEAD); a++) PACK(&some[a], at + a * stride, __VA_ARGS__); \
+            for (uint32_t a = 0; a < (AHEAD); a++)                                               \
+                looks |= PACK(&some[a], at + a * stride, __VA_ARGS__) ? 0u : 1u << a;            \
+            GF_ROLLED                                                                            \
+            for (uint32_t a = 0; !gf_likely(looks >> a == 0); a++)                               \
+                if ((looks >> a & 1u) != 0) LOOK(at + a * stride, __VA_ARGS__);                  \
         }                                                                                        \
         GF_ROLLED                                                                                \
         for (; at < end; at += stride) {                                                         \
             LOAD(&some[0], at, __VA_ARGS__);                                                     \
-            PACK(&some[0], at, __VA_ARGS__);                                                     \
+            if (!gf_likely(PACK(&some[0], at, __VA_ARGS__))) LOOK(at, __VA_ARGS__);              \
         }                                                                                        \
         GF_ROLLED                                                                                \
         for (uint64_t one = (range)->worker; one < all_elems - whole; one += workers)            \
             ONE((range)->first + one + ((one < before) ? 0 : whole), __VA_ARGS__);               \
     } while (0)
+#define GF_NO_LOOK(...) ((void)0) /* of a PACK that is never 0 */
 
 /* An entry a type: MAKE(name, type). */
 #define GF_EACH_TYPE(MAKE) \

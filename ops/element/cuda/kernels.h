@@ -22,9 +22,11 @@
 #define GF_KERNEL_F16 1u
 #define GF_KERNEL_BF16 2u
 #define GF_KERNEL_RANKS_MAX 64u /* of sum_n and copy_n: the tables are part of their arguments */
-#define GF_KERNEL_THREADS 256u  /* of a block, but for norm_end and ratio */
-#define GF_KERNEL_PACK_MAX 8u   /* elements that a thread takes at once, .. */
-#define GF_KERNEL_AHEAD_MAX 4u  /* .. and so many times that under way */
+#define GF_KERNEL_THREADS 256u  /* of a block, but for norm_end and ratio, .. */
+/* .. and for sum_n and copy_n between devices, which take up to so many */
+#define GF_KERNEL_CHANNEL_THREADS 1024u
+#define GF_KERNEL_PACK_MAX 8u  /* elements that a thread takes at once, .. */
+#define GF_KERNEL_AHEAD_MAX 4u /* .. and so many times that under way */
 /* in the order of adding of score and norm; threads of norm_end */
 #define GF_KERNEL_LANES 64u
 /* a block's share of what is listed or in parts */

@@ -24,14 +24,26 @@ enum { GF_KERNELS(KERNEL_NUMBER) };
 
 _Static_assert(GF_KERNEL_THREADS == GF_GPU_BLOCK_THREADS,
                "it says how many blocks it has room for");
+_Static_assert(GF_KERNEL_CHANNEL_THREADS == GF_GPU_CHANNEL_THREADS, "what a kernel is built for");
+
+/* Of a block. */
+static uint32_t threads_of(const struct gf_queue *queue, uint32_t kernel)
+{
+    bool is_sum_n = (kernel >= KERNEL_sum_n_f32) && (kernel < KERNEL_sum_n_f32 + GF_TYPE_COUNT);
+    if ((queue->block_threads == 0) || (!is_sum_n && (kernel != KERNEL_copy_n)))
+        return GF_KERNEL_THREADS;
+    GF_ASSERT(queue->block_threads <= GF_KERNEL_CHANNEL_THREADS);
+    return queue->block_threads;
+}
 
 /* Enough blocks for `work` threads, but no more than run at once: each then takes several turns. */
 static uint32_t blocks_for(const struct gf_queue *queue, uint32_t kernel, uint64_t work)
 {
-    uint64_t most = queue->gpu->blocks[kernel];
+    const uint64_t threads = threads_of(queue, kernel);
+    uint64_t most = queue->gpu->blocks[kernel] * (uint64_t)GF_KERNEL_THREADS / threads;
+    if (most == 0) most = 1;
     if ((queue->blocks_max > 0) && (queue->blocks_max < most)) most = queue->blocks_max;
-    uint64_t wanted = (work + GF_KERNEL_THREADS - 1) / GF_KERNEL_THREADS;
-    GF_ASSERT(most > 0);
+    uint64_t wanted = (work + threads - 1) / threads;
     return (uint32_t)((wanted < most) ? wanted : most);
 }
 
@@ -41,7 +53,7 @@ static gf_status start(struct gf_queue *queue, uint32_t kernel, uint64_t work, v
     void *list[] = {args};
     if (work == 0) return GF_OK;
     return queue->gpu->driver->launch(queue, kernel, blocks_for(queue, kernel, work),
-                                      GF_KERNEL_THREADS, list);
+                                      threads_of(queue, kernel), list);
 }
 
 /* Threads for elements of which one takes at least `pack` at a time. */
@@ -159,8 +171,8 @@ static gf_status copy_n_start(struct gf_queue *queue, struct gf_copy_n_args *arg
     uint32_t each =
         blocks_for(queue, KERNEL_copy_n, packs_of(most, 16) * args->count) / args->count;
     if (each == 0) each = 1;
-    return queue->gpu->driver->launch(queue, KERNEL_copy_n, args->count * each, GF_KERNEL_THREADS,
-                                      list);
+    return queue->gpu->driver->launch(queue, KERNEL_copy_n, args->count * each,
+                                      threads_of(queue, KERNEL_copy_n), list);
 }
 
 /* In several launches where a queue has fewer blocks than there are ranges. */

@@ -24,8 +24,8 @@ GF_INLINE void sum_load(struct sum_some *some, uint64_t i, const struct gf_sum_a
     gf_pack_load(&some->src, type, r->src, i, pack);
 }
 
-GF_INLINE void sum_pack(struct sum_some *some, uint64_t i, const struct gf_sum_args *r,
-                        uint32_t type, int adds, int pack, struct gf_found *found)
+GF_INLINE int sum_pack(struct sum_some *some, uint64_t i, const struct gf_sum_args *r,
+                       uint32_t type, int adds, int pack, struct gf_found *found)
 {
     float value[GF_KERNEL_PACK_MAX];
     GF_UNROLL
@@ -34,7 +34,12 @@ GF_INLINE void sum_pack(struct sum_some *some, uint64_t i, const struct gf_sum_a
         if (adds) value[e] = gf_pack_get(&some->dst, type, e) + value[e];
     }
     if (adds) gf_pack_store(type, r->dst, i, value, pack);
-    if (gf_likely(gf_pack_fine(type, value, pack))) return;
+    return gf_pack_fine(type, value, pack);
+}
+
+GF_INLINE void sum_look(uint64_t i, const struct gf_sum_args *r, uint32_t type, int adds, int pack,
+                        struct gf_found *found)
+{
     gf_found_pack(found, type, adds ? r->dst : r->src, i, pack, r->base + i);
 }
 
@@ -46,7 +51,7 @@ GF_INLINE void sum_type(uint32_t type, int adds, const struct gf_sum_args *r)
     struct gf_range range = gf_flat(r->elem_count);
     const int alike = !adds || gf_alike(r->dst, 0, type, pack, head);
     GF_WALK(&range, pack, head, alike, GF_KERNEL_AHEAD_MAX, struct sum_some, sum_load, sum_pack,
-            sum_one, r, type, adds, pack, &found);
+            sum_look, sum_one, r, type, adds, pack, &found);
     gf_found_tell(&found, r->check);
 }
 

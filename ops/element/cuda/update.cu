@@ -43,8 +43,8 @@ GF_INLINE void update_load(struct update_some *some, uint64_t i, const struct gf
     if (r->momentum_f32 != 0) gf_pack_load(&some->momentum, GF_KERNEL_F32, r->momentum_f32, i, 4);
 }
 
-GF_INLINE void update_pack(struct update_some *some, uint64_t i, const struct gf_update *r,
-                           uint32_t gradient_type, struct update_rates rates)
+GF_INLINE int update_pack(struct update_some *some, uint64_t i, const struct gf_update *r,
+                          uint32_t gradient_type, struct update_rates rates)
 {
     float weight[4], v[4];
     GF_UNROLL
@@ -56,6 +56,7 @@ GF_INLINE void update_pack(struct update_some *some, uint64_t i, const struct gf
     if (r->momentum_f32 != 0) gf_pack_store(GF_KERNEL_F32, r->momentum_f32, i, v, 4);
     gf_pack_store(GF_KERNEL_F32, r->weight_f32, i, weight, 4);
     if (r->half != 0) gf_four_store(r->half_type, r->half, i, weight);
+    return 1;
 }
 
 GF_INLINE void update_range(struct gf_range *range, uint32_t gradient_type,
@@ -66,8 +67,8 @@ GF_INLINE void update_range(struct gf_range *range, uint32_t gradient_type,
     const int alike = gf_alike(r->momentum_f32, first, GF_KERNEL_F32, 4, head) &&
                       gf_alike(r->half, first, r->half_type, 4, head) &&
                       gf_alike(r->gradient, first, gradient_type, 4, head);
-    GF_WALK(range, 4, head, alike, 2, struct update_some, update_load, update_pack, update_one, r,
-            gradient_type, rates);
+    GF_WALK(range, 4, head, alike, 2, struct update_some, update_load, update_pack, GF_NO_LOOK,
+            update_one, r, gradient_type, rates);
 }
 
 /* The part that a tile is of, by bisection over the parts' first tiles, and where in it. */
