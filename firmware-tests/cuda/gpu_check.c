@@ -1,17 +1,20 @@
 /* gpu-check: each element op held against the host's, byte by byte; then whole steps
  * (gpu_steps.c). */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "firmware-tests/cuda/gpu_program.h"
 #include "firmware-tests/support/ops_pair.h"
 #include "ops/element/cuda/ops_cuda.h"
 
-#define ELEMS_SMALL 4097u  /* --small: for compute-sanitizer, which is slow */
+#define ELEMS_SMALL 4097u  /* up to here each count is met in several rounds */
 #define ELEMS_MANY 100000u /* the host takes seconds for each round of so many */
-/* a driver without a GPU is slow: it has these, and the count from its grid */
-#define ELEMS_FAKE 8192u
 #define NAMES_MAX 32u
+#define ELEMS_APART OPS_PAIR_FEW_ELEMS /* of ranges that end where their memory does */
+#define ARENA_UNIT (UINT64_C(2) << 20) /* the pages of an arena */
+
+extern const struct gf_gpu_driver gf_gpu_cuda;
 
 static struct seen {
     const char *op;
@@ -51,40 +54,110 @@ static uint64_t grid_elems(void)
     return ops_pair_long_count(most);
 }
 
-/* On each of these counts, of which the last is the largest. */
-static bool counts_check(const uint64_t *counts, size_t length, uint32_t seeds)
+/* Memory of its own for each area of a pair, with nothing behind it: an arena is whole pages of its
+ * own, and the addresses after it, where drivers go on, are reserved for nothing. */
+static struct {
+    struct gf_gpu *gpu;
+    void *state;
+    uint64_t hole;
+} apart[OPS_PAIR_AREAS];
+static struct {
+    int (*reserve)(uint64_t *at_out, size_t bytes, size_t alignment, uint64_t wish, uint64_t flags);
+    int (*give)(uint64_t at, size_t bytes);
+} holes;
+
+static void apart_open(uint64_t area_bytes)
+{
+    const bool has_holes = gpu_driver_call("cuMemAddressReserve", &holes.reserve) &&
+                           gpu_driver_call("cuMemAddressFree", &holes.give);
+    struct gf_fault fault = {.peer = GF_RANK_NONE};
+    for (uint32_t a = 0; a < OPS_PAIR_AREAS; a++) {
+        struct gf_gpu_setup setup = {.library =
+                                         (gpu_program.library != NULL) ? gpu_program.library : "",
+                                     .device_bytes = area_bytes,
+                                     .log = {gpu_log, NULL}};
+        apart[a].state = calloc(1, gf_gpu_cuda.state_bytes(&setup));
+        if (apart[a].state == NULL) exit(1);
+        if (gf_gpu_cuda.open(&setup, apart[a].state, &apart[a].gpu, &fault) != GF_OK) {
+            fprintf(stderr, "gpu: memory of its own for area %u: %s\n", a, fault.text);
+            exit(1);
+        }
+        if (!has_holes) continue;
+        gpu_must(gf_gpu_cuda.enter(apart[a].gpu));
+        if (holes.reserve(&apart[a].hole, ARENA_UNIT, 0, 0, 0) != 0) apart[a].hole = 0;
+        gpu_must(gf_gpu_cuda.leave(apart[a].gpu));
+    }
+}
+
+static void apart_close(void)
+{
+    for (uint32_t a = 0; a < OPS_PAIR_AREAS; a++) {
+        gpu_must(gf_gpu_cuda.enter(apart[a].gpu));
+        if (apart[a].hole != 0) (void)holes.give(apart[a].hole, ARENA_UNIT);
+        gpu_must(gf_gpu_cuda.leave(apart[a].gpu));
+        gf_gpu_cuda.close(apart[a].gpu);
+        free(apart[a].state);
+    }
+}
+
+static uint64_t area_bytes_of(uint64_t elems_max)
+{
+    const uint64_t large = ops_pair_area_bytes(elems_max, 0);
+    const uint64_t small = ops_pair_area_bytes(elems_max, OPS_PAIR_AREAS - 1);
+    return (((large > small) ? large : small) + ARENA_UNIT - 1) / ARENA_UNIT * ARENA_UNIT;
+}
+
+/* On so many elements, in a pair that is no larger: whatever the count, all of its memory is
+ * compared. at_end: each range ends where its memory does. */
+static bool count_check(uint64_t count, uint32_t turn, uint32_t seeds, bool at_end)
 {
     struct ops_pair pair = {.ops = &gf_element_ops_cuda,
                             .any_nan = true,
                             .queue = &gpu_program.queue,
-                            .elems_max = counts[length - 1],
+                            .elems_max = count,
                             .upload = upload,
                             .download = download,
                             .device = gpu_program.gpu->arena,
                             .seen = op_seen};
+    const uint32_t rounds = (count > ELEMS_MANY) ? 1 : seeds; /* a minute's worth */
     bool same = true;
+    for (uint32_t a = 0; at_end && (a < OPS_PAIR_AREAS); a++)
+        pair.areas[a] =
+            apart[a].gpu->arena + area_bytes_of(ELEMS_APART) - ops_pair_area_bytes(count, a);
     ops_pair_begin(&pair);
-    for (size_t c = 0; (c < length) && same; c++) {
-        const uint32_t rounds = (counts[c] > ELEMS_MANY) ? 1 : seeds; /* a minute's worth */
-        for (uint32_t seed = 0; (seed < rounds) && same; seed++)
-            same =
-                ops_pair_run(&pair, counts[c], (uint32_t)(c + seed) % 9, (uint32_t)c + 100 * seed);
-    }
+    for (uint32_t seed = 0; (seed < rounds) && same; seed++)
+        same = ops_pair_run(&pair, count, at_end ? 0 : (turn + seed) % 9, turn + 100 * seed);
     ops_pair_end(&pair);
     return same;
 }
 
-/* On counts of up to counts_max, and on elems_max apart: whatever the count, all memory of a pair is
- * compared. */
-static bool ops_check(uint64_t elems_max, uint64_t counts_max, uint32_t seeds)
+/* In few blocks, so that few elements meet every main loop; then in those of device.multiprocessors. */
+static bool loops_check(void)
 {
-    const uint64_t counts[] = {0,  1,  2,   3,   5,    8,    17,    31,
-                               64, 65, 127, 130, 1000, 4097, 70001, 1000003};
-    size_t length = sizeof counts / sizeof counts[0];
-    bool same;
-    while (counts[length - 1] > counts_max) length--;
-    same = counts_check(counts, length, seeds);
-    if (same && (elems_max != counts[length - 1])) same = counts_check(&elems_max, 1, seeds);
+    struct gf_queue *queue = &gpu_program.queue;
+    queue->blocks_max = OPS_PAIR_FEW_BLOCKS;
+    bool same = count_check(OPS_PAIR_FEW_ELEMS, 9, 1, true);
+    if (!gpu_program.is_fake) same = same && count_check(OPS_PAIR_FEW_ELEMS - 3, 0, 1, false);
+    queue->blocks_max = OPS_PAIR_FEW_BLOCKS * GF_GPU_BLOCK_THREADS / GF_GPU_CHANNEL_THREADS;
+    queue->block_threads = GF_GPU_CHANNEL_THREADS;
+    if (!gpu_program.is_fake) same = same && count_check(OPS_PAIR_FEW_ELEMS - 3, 3, 1, false);
+    queue->blocks_max = queue->block_threads = 0;
+    return same;
+}
+
+static bool small_counts_check(void)
+{
+    const uint64_t counts[] = {0, 1, 2, 3, 5, 8, 17, 31, 64, 65, 127, 130, 1000, ELEMS_SMALL};
+    const uint32_t seeds = gpu_program.is_small || gpu_program.is_fake ? 1 : 4;
+    bool same = true;
+    for (uint32_t c = 0; (c < sizeof counts / sizeof counts[0]) && same; c++)
+        same = count_check(counts[c], c, seeds, false) &&
+               (gpu_program.is_fake || count_check(counts[c], c + 9, 1, true));
+    return same;
+}
+
+static void seen_print(void)
+{
     for (uint32_t i = 0; (i < NAMES_MAX) && (seen[i].op != NULL); i++) {
         printf("  %-20s %s, %u times\n", seen[i].op,
                (seen[i].other == 0) ? "the host's bytes" : "NOT the host's bytes",
@@ -92,32 +165,42 @@ static bool ops_check(uint64_t elems_max, uint64_t counts_max, uint32_t seeds)
         gpu_json_row("\"op\":\"%s\",\"same\":%s,\"times\":%u", seen[i].op,
                      (seen[i].other == 0) ? "true" : "false", seen[i].same + seen[i].other);
     }
-    return same;
 }
 
+/* Small counts, and every main loop in few blocks; with is_small no more. A driver without a GPU is
+ * slow: of large counts it has that of its own grid. */
 static bool ops_all(bool is_small)
 {
-    uint64_t elems_max = gpu_program.is_small ? ELEMS_SMALL : grid_elems();
-    uint64_t counts_max = gpu_program.is_fake ? ELEMS_FAKE : elems_max;
-    gpu_open(ops_pair_bytes(elems_max), ops_pair_bytes(elems_max));
+    const uint64_t large[] = {70001, 1000003, is_small ? 0 : grid_elems()};
+    const uint64_t most = is_small                ? OPS_PAIR_FEW_ELEMS
+                          : (large[2] > large[1]) ? large[2]
+                                                  : large[1];
+    gpu_open(ops_pair_bytes(most), ops_pair_bytes(most));
+    apart_open(area_bytes_of(ELEMS_APART));
     gpu_json_device();
     printf("gpu-check: each op on counts up to %llu (%s, %u multiprocessors)\n",
-           (unsigned long long)elems_max, gpu_program.gpu->name, gpu_program.gpu->multiprocessors);
-    bool same = ops_check(elems_max, counts_max, is_small ? 1 : 4);
+           (unsigned long long)(gpu_program.is_fake && !is_small ? large[2] : most),
+           gpu_program.gpu->name, gpu_program.gpu->multiprocessors);
+    bool same = small_counts_check() && loops_check();
+    for (uint32_t i = gpu_program.is_fake ? 2 : 0; !is_small && (i < 3) && same; i++)
+        same = count_check(large[i], i, 4, false);
+    seen_print();
+    apart_close();
     gpu_close();
     return same;
 }
 
 int gpu_check(void)
 {
-    bool is_small = gpu_program.is_small || gpu_program.is_fake;
     uint32_t runs;
-    if (!gpu_program.only_steps && !ops_all(is_small)) return 1;
+    if (!gpu_program.only_ops) gpu_peer_fork();
+    if (!gpu_program.only_steps && !ops_all(gpu_program.is_small)) return 1;
     if (gpu_program.only_ops) {
         gpu_json_status("passed");
         return 0;
     }
-    runs = gpu_steps_check(is_small);
+    gpu_peer_check();
+    runs = gpu_steps_check(gpu_program.is_small || gpu_program.is_fake);
     printf("gpu-check: whole steps of several ranks on one GPU end as on the host, in %u runs: "
            "dense and sparse, fp32, "
            "fp16 and bf16 on the wire, through host memory, from device to device, to the wire\n",

@@ -13,6 +13,7 @@ static bool is_begun;
 
 static void write_out(void)
 {
+    if (path == NULL) return;
     FILE *file = fopen(path, "w");
     if ((fclose(rows) != 0) || (file == NULL) ||
         (fprintf(file, "%s],\"status\":\"%s\"}\n", text, status) < 0) || (fclose(file) != 0))
@@ -39,6 +40,11 @@ void gpu_json_row(const char *format, ...)
     fprintf(rows, "}");
     va_end(arguments);
     is_begun = true;
+}
+
+void gpu_json_forget(void)
+{
+    path = NULL;
 }
 
 void gpu_json_status(const char *said)

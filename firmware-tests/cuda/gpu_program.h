@@ -44,6 +44,7 @@ static inline int gpu_compare(const void *a, const void *b)
 void gpu_json_open(const char *path, const char *program);
 /* A row: the inside of an object, made as printf() does. */
 __attribute__((format(printf, 1, 2))) void gpu_json_row(const char *format, ...);
+void gpu_json_forget(void);               /* of a process that was forked: it writes no file */
 void gpu_json_device(void);               /* a row: what it is called, how large it is */
 void gpu_json_status(const char *status); /* "failed" until it is called */
 
@@ -73,6 +74,11 @@ uint32_t gpu_steps_check(bool is_small);
 /* gpu_bench_step.c: what a step of that many bytes of gradients takes, with and without overlap;
  * two lines. */
 void gpu_steps_bench(uint64_t bytes);
+
+/* gpu_peer.c: a second process, forked before CUDA is begun, and memory of each read by the other.
+ * Ends the program with a message where it is not what the other wrote. */
+void gpu_peer_fork(void);
+void gpu_peer_check(void);
 
 /* gpu_probe.c, gpu_check.c, gpu_bench.c: exit codes. range_bytes: of each of the ranges that a kernel reads or
  * writes. */

@@ -56,7 +56,8 @@ int main(int argc, char **argv)
         {.name = "steps",
          .kind = TOOL_FLAG,
          .value_out = &gpu_program.only_steps,
-         .help = "whole steps alone; bench: one, and its hidden share"},
+         .help = "whole steps, and memory of another process, alone; bench: one step, and its "
+                 "hidden share"},
         {.name = "runs",
          .kind = TOOL_NUMBER,
          .value_out = &gpu_program.runs_max,
@@ -68,7 +69,8 @@ int main(int argc, char **argv)
         {.name = "small",
          .kind = TOOL_FLAG,
          .value_out = &gpu_program.is_small,
-         .help = "check: few and small cases, for compute-sanitizer"},
+         .help = "check: small counts, and every main loop in few blocks, as for "
+                 "compute-sanitizer"},
         {.name = "ops",
          .kind = TOOL_FLAG,
          .value_out = &gpu_program.only_ops,

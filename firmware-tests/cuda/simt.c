@@ -257,6 +257,37 @@ unsigned long long simt_atomic_min(unsigned long long *at, unsigned long long va
     return before;
 }
 
+/* ---- main loops ---- */
+
+#define SIMT_LOOPS_MAX 256u
+static struct {
+    const struct gf_simt_kernel *of;
+    uint32_t line;
+} loops[SIMT_LOOPS_MAX];
+static uint32_t loop_count;
+
+void simt_loop(uint32_t line)
+{
+    uint32_t l = 0;
+    while ((l < loop_count) && ((loops[l].of != kernel) || (loops[l].line != line))) l++;
+    if (l < loop_count) return;
+    if (loop_count == SIMT_LOOPS_MAX) abort();
+    loops[loop_count].of = kernel;
+    loops[loop_count++].line = line;
+}
+
+uint32_t gf_simt_loops(const char *kernel_name)
+{
+    uint32_t count = 0;
+    for (uint32_t l = 0; l < loop_count; l++) count += strcmp(loops[l].of->name, kernel_name) == 0;
+    return count;
+}
+
+void gf_simt_loops_forget(void)
+{
+    loop_count = 0;
+}
+
 /* ---- a block ---- */
 
 /* Whether all that the mask names wait in the same shuffle; the first of a warp that cannot come is

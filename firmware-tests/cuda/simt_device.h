@@ -15,6 +15,8 @@
 #define GF_UNROLL_8
 #define GF_ROLLED
 #define gf_likely(what) (what)
+#define GF_MAIN_LOOP simt_loop(__LINE__)
+void simt_loop(uint32_t line);
 /* The kernel, and its entry in the table by name. */
 #define GF_KERNEL_BOUNDS(kernel_name, kind, threads, blocks)                                 \
     static void simt_body_##kernel_name(const struct gf_##kind##_args args);                 \

@@ -1,5 +1,7 @@
 /* Each kernel, run by the SIMT emulator, against the host's op: every byte, whatever the order of
  * threads. */
+#include <sys/mman.h>
+
 #include "firmware-tests/support/suite.h"
 #include "ops/element/cuda/kernels.h"
 #include "ops/element/cuda/ops_cuda.h"
@@ -22,6 +24,11 @@ static bool in_device(void *user, const void *address, size_t size_bytes, bool i
 {
     const struct ops_pair *pair = user;
     uint64_t at = (uint64_t)(uintptr_t)address;
+    for (uint32_t a = 0; (a < OPS_PAIR_AREAS) && (pair->areas[a] != 0); a++)
+        if ((at >= pair->areas[a]) &&
+            (at + size_bytes <= pair->areas[a] + ops_pair_area_bytes(pair->elems_max, a)))
+            return true;
+    if (pair->device == 0) return false;
     return (at >= pair->device) &&
            (at + size_bytes <= pair->device + ops_pair_bytes(pair->elems_max));
 }
@@ -80,6 +87,54 @@ TEST(test_every_loop_of_every_kernel)
         run(&pair, count + i % 4, 1, turn);
     }
     end(&pair);
+}
+
+/* Each area ends at a page that may not be touched, and each range with it. In as few blocks and
+ * elements as gpu-check --small has: they enter every main loop of every kernel. */
+static void *area_map(uint64_t size_bytes, gf_mem *area_out)
+{
+    const uint64_t page = 4096;
+    const uint64_t bytes = (size_bytes + page - 1) / page * page;
+    char *at = mmap(NULL, bytes + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(at != MAP_FAILED);
+    assert_int_equal(mprotect(at + bytes, page, PROT_NONE), 0);
+    *area_out = (gf_mem)(uintptr_t)(at + bytes - size_bytes);
+    return at;
+}
+
+static uint32_t main_loops_of(const char *kernel)
+{
+    if (strstr(kernel, "_norm_end") || strstr(kernel, "_ratio")) return 0; /* a few elements */
+    return strstr(kernel, "_sum_n_") ? 3 : 1; /* of few sources, some and many */
+}
+
+TEST(test_every_main_loop_and_nothing_behind_the_end)
+{
+    static const uint64_t counts[] = {OPS_PAIR_FEW_ELEMS, 1, 8, 257, 1000};
+    gf_simt_loops_forget();
+    for (uint32_t turn = 0; turn < LENGTH(counts); turn++) {
+        struct ops_pair pair = {.ops = &gf_element_ops_cuda,
+                                .any_nan = true,
+                                .elems_max = counts[turn],
+                                .upload = upload,
+                                .download = download};
+        void *maps[OPS_PAIR_AREAS];
+        for (uint32_t a = 0; a < OPS_PAIR_AREAS; a++)
+            maps[a] = area_map(ops_pair_area_bytes(counts[turn], a), &pair.areas[a]);
+        ops_pair_begin(&pair);
+        run(&pair, counts[turn], OPS_PAIR_FEW_BLOCKS, 9 * turn); /* on no offset */
+        ops_pair_end(&pair);
+        for (uint32_t a = 0; a < OPS_PAIR_AREAS; a++) {
+            const uint64_t bytes = ops_pair_area_bytes(counts[turn], a);
+            assert_int_equal(munmap(maps[a], (bytes + 4095) / 4096 * 4096 + 4096), 0);
+        }
+        for (uint32_t k = 0; (turn == 0) && (k < gf_gpu_cuda_kernels.count); k++)
+            if (gf_simt_loops(gf_gpu_cuda_kernels.names[k]) <
+                main_loops_of(gf_gpu_cuda_kernels.names[k]))
+                fail_msg("%s: %u main loops were entered, there are %u",
+                         gf_gpu_cuda_kernels.names[k], gf_simt_loops(gf_gpu_cuda_kernels.names[k]),
+                         main_loops_of(gf_gpu_cuda_kernels.names[k]));
+    }
 }
 
 /* More blocks than a count has work for, and sums of several levels. */

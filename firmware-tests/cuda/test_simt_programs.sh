@@ -23,15 +23,20 @@ if [ ! -e /dev/nvidiactl ] && [ ! -e /dev/dxg ]; then
 fi
 check "every_op_through_the_driver" with GF_FAKE_CUDA_UNWATCHED=1 ends_with 0 check --library "$fake" --runs 6 \
     --json "$scratch/check.json"
-check "a_line_an_op" [ "$(grep -c "the host's bytes, [1-9]" "$scratch/out")" -eq 15 ]
+check "a_line_an_op" [ "$(grep -c "the host's bytes, [1-9]" "$scratch/out")" -eq 16 ]
 # json EXPRESSION FILE: of d, what is in the file
 json() { python3 -c 'import json, sys; d = json.load(open(sys.argv[2])); r = d["rows"]; print(eval(sys.argv[1]))' "$1" "$2"; }
-check "and_JSON" [ "$(json '(len(r), d["status"])' "$scratch/check.json")" = "(17, 'passed')" ]
+check "and_JSON" [ "$(json '(len(r), d["status"])' "$scratch/check.json")" = "(19, 'passed')" ]
+check "and_memory_of_another_process" grep -q "device memory of another process: .* in both" "$scratch/out"
 check "and_whole_steps" grep -q "whole steps of several ranks on one GPU end as on the host, in 6 runs" "$scratch/out"
 # Three runs, by all ways between ranks; all 27 in each mode: make check-queues.
 for mode in GF_FAKE_CONNECTIONS=1 GF_FAKE_CONNECTIONS=8 CUDA_LAUNCH_BLOCKING=1; do
     check "whole_steps with $mode" with $mode ends_with 0 check --steps --runs 3 --library "$fake"
 done
+# The fake then finds what the two processes leave.
+check "an_import_that_fails" with GF_FAKE_CUDA_FAIL=cuMemImportFromShareableHandle:1:999 \
+    ends_with 97 check --steps --runs 1 --library "$fake"
+check "is_named" grep -q "cuMemImportFromShareableHandle" "$scratch/out"
 # A failure is one line: run, path, rank and cause. The fake then finds what a failed program leaves.
 fails_in() { GF_FAKE_CUDA_FAIL=$1 ends_with 97 check --steps --runs 3 --library "$fake"; }
 check "a_call_that_fails_in_a_step" fails_in cuStreamWaitEvent:40:700

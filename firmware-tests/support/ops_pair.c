@@ -9,7 +9,7 @@
 #include "ops/element/cuda/kernels.h"
 #include "ops/element/host/half.h"
 
-enum { A, B, C, D, E, SMALL, SPECIALS = 21 };
+enum { A, B, C, D, E, SMALL, SPECIALS = 21, SOURCES_MAX = 9 };
 #define SMALL_BYTES (128u << 10)
 
 /* Place of things in SMALL. */
@@ -51,6 +51,7 @@ static uint64_t bytes_of(uint32_t area, const struct ops_pair *pair)
 
 static gf_mem device_at(const struct ops_pair *pair, uint32_t area)
 {
+    if (pair->areas[area] != 0) return pair->areas[area];
     return pair->device + area * ((area_bytes(pair) + 255) / 256 * 256);
 }
 
@@ -58,6 +59,12 @@ uint64_t ops_pair_bytes(uint64_t elems_max)
 {
     struct ops_pair pair = {.elems_max = elems_max};
     return SMALL * ((area_bytes(&pair) + 255) / 256 * 256) + SMALL_BYTES;
+}
+
+uint64_t ops_pair_area_bytes(uint64_t elems_max, uint32_t area)
+{
+    struct ops_pair pair = {.elems_max = elems_max};
+    return bytes_of(area, &pair);
 }
 
 uint64_t ops_pair_long_count(uint32_t blocks)
@@ -95,10 +102,12 @@ static void put(uint8_t *base, gf_type type, uint64_t i, float value)
     memcpy(base + i * gf_type_size_bytes(type), &bits, gf_type_size_bytes(type));
 }
 
-/* Ranges lie offset elements behind the guard. */
+/* Ranges lie offset elements behind the guard, or before the end. */
 static uint64_t skip_of(const struct turn *t, uint32_t area, gf_type type)
 {
     uint64_t own = t->offset * gf_type_size_bytes(type) + t->shifts[area];
+    if (t->pair->areas[area] != 0)
+        return area_bytes(t->pair) - t->count * gf_type_size_bytes(type) - own;
     return OPS_PAIR_GUARD + own + t->pair->skew_bytes;
 }
 
@@ -247,7 +256,7 @@ static void sum_case(struct turn *t, gf_type type, bool special_src, bool double
           (struct gf_check *)(uintptr_t)check.device));
 }
 
-/* Sources A..D; destinations E, and A to C in place. */
+/* Sources A..D, again and again; destinations E, and A to C in place. */
 #define SUM_N_OF(at, queue, type)                                                               \
     (queue, at##_dst, dst_count, at##_src, src_count, type, t->count, 9, check_of(t, check.at), \
      check_of(t, sources.at))
@@ -255,15 +264,18 @@ static void sum_case(struct turn *t, gf_type type, bool special_src, bool double
     BOTH(t, name, SUM_N_OF(host, NULL, type), SUM_N_OF(device, t->pair->queue, type))
 static void sum_n_case(struct turn *t, gf_type type, uint32_t src_count, uint32_t dst_count)
 {
-    gf_mem host_src[4];
-    gf_mem device_src[4];
+    gf_mem host_src[SOURCES_MAX];
+    gf_mem device_src[SOURCES_MAX];
     gf_mem host_dst[4];
     gf_mem device_dst[4];
     struct place check = small(t, AT_CHECK);
     struct place sources = small(t, AT_SOURCES);
+    GF_ASSERT(src_count <= SOURCES_MAX);
     for (uint32_t s = 0; s < src_count; s++) {
-        fill(t, A + s, type, s == 1);
-        host_src[s] = place(t, A + s, type).host, device_src[s] = place(t, A + s, type).device;
+        const struct place at = place(t, A + s % 4, type);
+        if (s < 4) fill(t, A + s, type, s == 1);
+        host_src[s] = at.host;
+        device_src[s] = at.device;
     }
     for (uint32_t d = 0; d < dst_count; d++) {
         host_dst[d] = place(t, (d == 0) ? E : A + d - 1, type).host;
@@ -282,6 +294,35 @@ static void extremes_fill(const struct turn *t, uint32_t area, gf_type type)
         if (next(pair) % 16 == 0)
             put(pair->host[area] + skip_of(t, area, type), type, i, extremes[next(pair) % 4]);
     pair->upload(pair, device_at(pair, area), pair->host[area], bytes_of(area, pair));
+}
+
+/* Of two areas, at once: all of B, nothing, a third of C, and C to A but for its last two bytes. */
+static void copy_n_case(struct turn *t, gf_type type)
+{
+    static const struct {
+        uint32_t to, from;
+    } copies[] = {{E, B}, {D, B}, {D, C}, {A, C}};
+    enum { COUNT = sizeof copies / sizeof copies[0] };
+    const uint64_t all = t->count * gf_type_size_bytes(type);
+    const uint64_t bytes[COUNT] = {all, 0, all / 6 * 2, (all > 2) ? all - 2 : all};
+    gf_mem host_src[COUNT];
+    gf_mem host_dst[COUNT];
+    gf_mem device_src[COUNT];
+    gf_mem device_dst[COUNT];
+    for (uint32_t area = A; area < SMALL; area++) {
+        t->types[area] = type;
+        fill(t, area, type, false);
+    }
+    for (uint32_t i = 0; i < COUNT; i++) {
+        const struct place dst = place(t, copies[i].to, type);
+        const struct place src = place(t, copies[i].from, type);
+        host_dst[i] = dst.host;
+        host_src[i] = src.host;
+        device_dst[i] = dst.device;
+        device_src[i] = src.device;
+    }
+    BOTH(t, copy_n, (NULL, host_dst, host_src, bytes, COUNT),
+         (t->pair->queue, device_dst, device_src, bytes, COUNT));
 }
 
 static void norm_case(struct turn *t, gf_type type)
@@ -546,8 +587,10 @@ bool ops_pair_run(struct ops_pair *pair, uint64_t count, uint32_t offset, uint32
             cast_case(&t, (gf_type)d, type, (seed % 3) ? 1.0f : -3.1e-3f, false);
         cast_case(&t, type, type, 65536.0f, true);
         for (int doubled = 0; doubled < 2; doubled++) sum_case(&t, type, seed % 2, doubled != 0);
-        sum_n_case(&t, type, 1 + seed % 4, 1 + seed / 4 % 2);
-        sum_n_case(&t, type, 2 + seed % 3, 4);
+        sum_n_case(&t, type, 1 + seed % 2, 1 + seed / 4 % 2);
+        sum_n_case(&t, type, 3 + seed % 2, 4);
+        sum_n_case(&t, type, 5 + seed % (SOURCES_MAX - 4), 1 + seed % 4);
+        copy_n_case(&t, type);
         norm_case(&t, type);
         for (uint32_t mask = seed % 3; mask < 16; mask += 3)
             accumulate_case(&t, type, mask, A + (seed + mask) % 4);

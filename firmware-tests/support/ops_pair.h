@@ -17,7 +17,10 @@ struct ops_pair {
     uint32_t skew_bytes; /* of ranges: the host's need no alignment */
     bool any_nan;        /* a NaN need only be a NaN: of devices. All else is compared bit by bit */
     struct gf_queue *queue;
-    gf_mem device; /* pair_bytes() of the queue's memory */
+    gf_mem device; /* ops_pair_bytes() of the queue's memory; or, each by itself: */
+    /* ops_pair_area_bytes() each, with nothing behind them; 0: all lie in `device`. Ranges then end
+     * where their area does, so that an access behind one is outside of all memory. */
+    gf_mem areas[OPS_PAIR_AREAS];
     uint64_t elems_max;
     /* Both wait until it is done. */
     void (*upload)(struct ops_pair *pair, gf_mem dst, const void *src, uint64_t size_bytes);
@@ -29,8 +32,15 @@ struct ops_pair {
 };
 
 uint64_t ops_pair_bytes(uint64_t elems_max);
+uint64_t ops_pair_area_bytes(uint64_t elems_max, uint32_t area);
 void ops_pair_begin(struct ops_pair *pair); /* allocates the host's areas */
 void ops_pair_end(struct ops_pair *pair);
+
+/* Few enough for a tool that is slow, or whose host is: every loop is met with so many elements in
+ * so many blocks. A multiple of 8, so that ranges that end where their area does begin on a
+ * boundary, which norm's loop wants. */
+#define OPS_PAIR_FEW_ELEMS 71000u
+#define OPS_PAIR_FEW_BLOCKS 8u
 
 /* A count at which every loop of each kernel is met, in grids of at most `blocks` blocks: all
  * threads have as many packs under way as they ever have, then some have one more, and elements are

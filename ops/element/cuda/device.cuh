@@ -29,6 +29,7 @@
     extern "C" __global__ void __launch_bounds__(threads, blocks) \
         gf_kernel_##name(const __grid_constant__ struct gf_##kind##_args args)
 #define gf_likely(what) __builtin_expect(!!(what), 1)
+#define GF_MAIN_LOOP ((void)0) /* the emulator counts who enters one */
 GF_INLINE uint32_t gf_bits(float value)
 {
     return __float_as_uint(value);
@@ -358,6 +359,7 @@ GF_INLINE int gf_alike(uint64_t address, uint64_t first, uint32_t type, uint32_t
         PACK_T some[AHEAD];                                                                      \
         for (; GF_MANY(AHEAD) && (at < end) && (end - at > (AHEAD - 1) * stride);                \
              at += AHEAD * stride) {                                                             \
+            GF_MAIN_LOOP;                                                                        \
             uint32_t looks = 0;                                                                  \
             GF_UNROLL                                                                            \
             for (uint32_t a = 0; a < (AHEAD); a++) LOAD(&some[a], at + a * stride, __VA_ARGS__); \
@@ -370,6 +372,7 @@ GF_INLINE int gf_alike(uint64_t address, uint64_t first, uint32_t type, uint32_t
         }                                                                                        \
         GF_ROLLED                                                                                \
         for (; at < end; at += stride) {                                                         \
+            if (!GF_MANY(AHEAD)) GF_MAIN_LOOP;                                                   \
             LOAD(&some[0], at, __VA_ARGS__);                                                     \
             if (!gf_likely(PACK(&some[0], at, __VA_ARGS__))) LOOK(at, __VA_ARGS__);              \
         }                                                                                        \

@@ -84,6 +84,7 @@ GF_INLINE void gf_lanes_add(struct gf_lane_sums *sums, uint32_t type, uint64_t s
     if (batches > 0) gf_rows_load(now, type, src, 0, lane, lanes);
     /* the next rows are on their way while these are added */
     for (uint64_t batch = 0; batch < batches; batch++) {
+        GF_MAIN_LOOP;
         if (batch + 1 < batches)
             gf_rows_load(next, type, src, (batch + 1) * GF_ROWS_AHEAD, lane, lanes);
         GF_UNROLL
