@@ -127,7 +127,8 @@ static gf_status cuda_host_unregister(struct gf_gpu *gpu, void *base)
     struct cuda_gpu *cuda = cuda_of(gpu);
     bool entered = gf_cuda_enter_last(cuda);
     bool idle = !entered || gf_cuda_idle(cuda, true); /* the caller may unmap it now */
-    if (idle && (base != NULL)) CUDA_GIVEN(cuda, host_unregister, base);
+    if (idle && (base != NULL) && !gf_cuda_stage_remove(cuda, base))
+        CUDA_GIVEN(cuda, host_unregister, base);
     if (entered) gf_cuda_leave_last(cuda);
     if (idle) return GF_OK;
     return gf_fault_set(&gpu->fault, GF_ERR_DEVICE, GF_RANK_NONE, "", 0,
@@ -143,11 +144,15 @@ static gf_status cuda_host_register(struct gf_gpu *gpu, void *base, size_t size_
         base, size_bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
     status = gf_cuda_result(cuda, result, gf_cuda_names.host_register, &gpu->fault);
     /* portable: for this context too */
-    if (result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED) status = GF_ERR_STATE;
+    if (result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)
+        status = GF_ERR_STATE;
+    else if (status < 0)
+        status = gf_cuda_stage_add(cuda, base, size_bytes);
+    const gf_status registered = status;
     status = gf_cuda_leave(cuda, status);
     /* Where it was registered and the context could not be left: the caller holds what failed for
      * not registered. */
-    if ((result == CUDA_SUCCESS) && (status < 0)) (void)cuda_host_unregister(gpu, base);
+    if ((registered >= 0) && (status < 0)) (void)cuda_host_unregister(gpu, base);
     return status;
 }
 
@@ -161,7 +166,10 @@ static gf_status cuda_copy(struct gf_queue *queue, gf_mem dst, gf_mem src, size_
     if (status < 0) return status;
     if (!is_own(cuda, stream_of(queue->stream)))
         status = capture_check(cuda, stream_of(queue->stream));
-    if (status >= 0) status = CUDA_TOLD(cuda, copy, dst, src, size_bytes, stream_of(queue->stream));
+    if (status >= 0)
+        status = cuda->stages
+                     ? gf_cuda_stage_copy(cuda, stream_of(queue->stream), dst, src, size_bytes)
+                     : CUDA_TOLD(cuda, copy, dst, src, size_bytes, stream_of(queue->stream));
     return gf_cuda_leave(cuda, status);
 }
 
@@ -224,11 +232,19 @@ static gf_status cuda_mark(struct gf_queue *queue, uint32_t event)
     return gf_cuda_leave(cuda, status);
 }
 
+/* Of work whose end was seen: what it has copied to host memory is there from now on. */
+static gf_status seen(struct cuda_gpu *cuda, gf_status status)
+{
+    if ((status != GF_OK) || !cuda->stages) return status;
+    status = gf_cuda_enter(cuda);
+    return (status < 0) ? status : gf_cuda_leave(cuda, gf_cuda_stage_arrived(cuda));
+}
+
 static gf_status cuda_reached(struct gf_gpu *gpu, uint32_t event)
 {
     struct cuda_gpu *cuda = cuda_of(gpu);
     GF_ASSERT(event < cuda->event_count);
-    return CUDA_WITHIN(cuda, event_query, cuda->events[event]);
+    return seen(cuda, CUDA_WITHIN(cuda, event_query, cuda->events[event]));
 }
 
 static gf_status cuda_reached_theirs(struct gf_gpu *gpu, gf_event_handle event)
@@ -239,7 +255,7 @@ static gf_status cuda_reached_theirs(struct gf_gpu *gpu, gf_event_handle event)
 static gf_status cuda_finished(struct gf_queue *queue)
 {
     struct cuda_gpu *cuda = cuda_of(queue->gpu);
-    return CUDA_WITHIN(cuda, stream_query, stream_of(queue->stream));
+    return seen(cuda, CUDA_WITHIN(cuda, stream_query, stream_of(queue->stream)));
 }
 
 static gf_status cuda_enter(struct gf_gpu *gpu)

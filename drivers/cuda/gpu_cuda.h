@@ -32,6 +32,8 @@
     X(memory_info, "cuMemGetInfo", cuMemGetInfo_v2)                                         \
     X(memory_take, "cuMemAlloc", cuMemAlloc_v2)                                             \
     X(memory_give, "cuMemFree", cuMemFree_v2)                                               \
+    X(host_take, "cuMemHostAlloc", cuMemHostAlloc)                                          \
+    X(host_give, "cuMemFreeHost", cuMemFreeHost)                                            \
     X(host_register, "cuMemHostRegister", cuMemHostRegister_v2)                             \
     X(host_unregister, "cuMemHostUnregister", cuMemHostUnregister)                          \
     X(priorities, "cuCtxGetStreamPriorityRange", cuCtxGetStreamPriorityRange)               \
@@ -73,6 +75,21 @@ extern const struct cuda_names {
     CUDA_CALLS(CUDA_CALL_NAME)
 } gf_cuda_names;
 
+/* Host memory that could not be registered, and what copies pass through in its place
+ * (gpu_cuda_stage.c); and copies to it that the CPU has still to complete. */
+#define CUDA_STAGED_MAX 4u
+#define CUDA_ARRIVALS_MAX 64u
+struct cuda_staged {
+    char *base, *mirror; /* mirror NULL: none */
+    size_t size_bytes;
+};
+struct cuda_arrival {
+    CUevent event; /* made when it is first needed, and kept */
+    char *host, *mirror;
+    size_t size_bytes;
+    bool is_over;
+};
+
 struct cuda_gpu {
     struct gf_gpu gpu; /* first */
     struct gf_log log;
@@ -97,6 +114,11 @@ struct cuda_gpu {
     size_t mapped_bytes;                 /* of the arena, by cuMemCreate(); 0: by cuMemAlloc() */
     CUmemGenericAllocationHandle memory; /* what is mapped there */
     CUmodule module;
+    bool stages, stages_said; /* some range is staged; and that was said */
+    struct cuda_staged staged[CUDA_STAGED_MAX];
+    /* numbers arrivals_first .. arrivals_end - 1, modulo their count */
+    struct cuda_arrival arrivals[CUDA_ARRIVALS_MAX];
+    uint32_t arrivals_first, arrivals_end;
     CUevent cross; /* of lead(): a wait has taken what it needs when it returns */
     uint32_t event_count, kernel_count;
     CUevent *events;     /* [event_count], after this struct */
@@ -144,6 +166,16 @@ void gf_cuda_give_back_exports(struct gf_gpu *gpu, const void *handle, gf_mem ba
 /* Both within the context: an arena by cuMemCreate; one of either kind given back. */
 gf_status gf_cuda_arena_map(struct cuda_gpu *cuda, size_t size_bytes);
 void gf_cuda_arena_give(struct cuda_gpu *cuda);
+/* gpu_cuda_stage.c, all within the context. In place of a registration that failed; GF_ERR_DEVICE:
+ * nor is this possible. remove: the device's work has ended; false:
+ * that range is not staged. copy: of a device that stages, whatever is copied. arrived: after the
+ * CPU has seen the end of some work, and before it says so. give: whatever is left, at the end. */
+gf_status gf_cuda_stage_add(struct cuda_gpu *cuda, void *base, size_t size_bytes);
+bool gf_cuda_stage_remove(struct cuda_gpu *cuda, void *base);
+gf_status gf_cuda_stage_copy(struct cuda_gpu *cuda, CUstream stream, gf_mem dst, gf_mem src,
+                             size_t size_bytes);
+gf_status gf_cuda_stage_arrived(struct cuda_gpu *cuda);
+void gf_cuda_stage_give(struct cuda_gpu *cuda);
 /* Into the context in order to give things back, which is tried twice; false: it is lost. */
 bool gf_cuda_enter_last(struct cuda_gpu *cuda);
 void gf_cuda_leave_last(struct cuda_gpu *cuda);

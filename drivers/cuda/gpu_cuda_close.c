@@ -90,6 +90,7 @@ void gf_cuda_give_back(struct cuda_gpu *cuda)
     for (uint32_t i = 0; i < cuda->event_count; i++)
         if (cuda->events[i] != NULL) CUDA_GIVEN(cuda, event_destroy, cuda->events[i]);
     if (cuda->cross != NULL) CUDA_GIVEN(cuda, event_destroy, cuda->cross);
+    gf_cuda_stage_give(cuda);
     for (uint32_t i = 0; i < GF_STREAM_COUNT; i++)
         if (cuda->streams[i] != NULL) CUDA_GIVEN(cuda, stream_destroy, cuda->streams[i]);
     gf_cuda_arena_give(cuda);

@@ -29,9 +29,10 @@ static void library_find(struct cuda_fixture *f)
 static void environment_set(const char *first, const char *second)
 {
     static const char *const names[] = {
-        "GF_FAKE_CUDA_SEED",           "GF_FAKE_CUDA_FAIL",    "GF_FAKE_CUDA_WITHOUT",
-        "GF_FAKE_CUDA_VERSION",        "GF_FAKE_CUDA_MEMORY",  "GF_FAKE_CUDA_NO_HOST_POINTER",
-        "GF_FAKE_CUDA_NO_DESCRIPTORS", "GF_FAKE_CUDA_BETWEEN", "GF_FAKE_CUDA_UNWATCHED"};
+        "GF_FAKE_CUDA_SEED",           "GF_FAKE_CUDA_FAIL",        "GF_FAKE_CUDA_WITHOUT",
+        "GF_FAKE_CUDA_VERSION",        "GF_FAKE_CUDA_MEMORY",      "GF_FAKE_CUDA_NO_HOST_POINTER",
+        "GF_FAKE_CUDA_NO_DESCRIPTORS", "GF_FAKE_CUDA_NO_REGISTER", "GF_FAKE_CUDA_BETWEEN",
+        "GF_FAKE_CUDA_UNWATCHED"};
     const char *const given[] = {first, second};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) (void)unsetenv(names[i]);
     for (size_t i = 0; i < 2; i++) {

@@ -12,7 +12,8 @@
     X(cuDeviceGetName) X(cuDeviceGetAttribute) X(cuDeviceGetUuid) \
     X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease) X(cuCtxPushCurrent) \
     X(cuCtxPopCurrent) X(cuCtxRecordEvent) X(cuThreadExchangeStreamCaptureMode) \
-    X(cuStreamIsCapturing) X(cuMemGetInfo) X(cuMemAlloc) X(cuMemFree) X(cuMemHostRegister) \
+    X(cuStreamIsCapturing) X(cuMemGetInfo) X(cuMemAlloc) X(cuMemFree) X(cuMemHostAlloc) \
+    X(cuMemFreeHost) X(cuMemHostRegister) \
     X(cuMemHostUnregister) X(cuCtxGetStreamPriorityRange) X(cuStreamCreateWithPriority) \
     X(cuStreamDestroy) X(cuStreamQuery) X(cuStreamWaitEvent) X(cuEventCreate) \
     X(cuEventDestroy) X(cuEventRecord) X(cuEventQuery) X(cuMemcpyAsync) X(cuMemsetD8Async) \

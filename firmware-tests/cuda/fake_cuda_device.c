@@ -207,11 +207,37 @@ CUresult cuMemAlloc(CUdeviceptr *address_out, size_t size_bytes)
 GIVE_BACK(cuMemFree, (CUdeviceptr address),
           (fake_synchronise("cuMemFree"), fake_memory_give(address)))
 
+CUresult cuMemHostAlloc(void **base_out, size_t size_bytes, unsigned flags)
+{
+    CUresult result = fake_enter_current("cuMemHostAlloc");
+    if (result != CUDA_SUCCESS) return result;
+    if ((result = fake_capture_unsafe("cuMemHostAlloc")) != CUDA_SUCCESS) return result;
+    if ((flags & ~(unsigned)CU_MEMHOSTALLOC_PORTABLE) != 0) return CUDA_ERROR_INVALID_VALUE;
+    void *base = aligned_alloc(4096, (size_bytes + 4095) / 4096 * 4096);
+    if (base == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+    memset(base, FAKE_CUDA_POISON, size_bytes);
+    if ((result = fake_host_add(base, size_bytes)) == CUDA_SUCCESS)
+        *base_out = base;
+    else
+        free(base);
+    return result;
+}
+
+CUresult cuMemFreeHost(void *base)
+{
+    CUresult result = fake_enter("cuMemFreeHost");
+    fake_synchronise("cuMemFreeHost");
+    CUresult removed = fake_host_remove(base);
+    if (removed == CUDA_SUCCESS) free(base);
+    return (result != CUDA_SUCCESS) ? result : removed;
+}
+
 CUresult cuMemHostRegister(void *base, size_t size_bytes, unsigned flags)
 {
     CUresult result = fake_enter_current("cuMemHostRegister");
     if (result != CUDA_SUCCESS) return result;
     if ((result = fake_capture_unsafe("cuMemHostRegister")) != CUDA_SUCCESS) return result;
+    if (getenv("GF_FAKE_CUDA_NO_REGISTER") != NULL) return CUDA_ERROR_NOT_SUPPORTED;
     if ((flags & CU_MEMHOSTREGISTER_DEVICEMAP) == 0)
         fake_trouble("host memory is registered, but not for kernels");
     return fake_host_add(base, size_bytes);

@@ -49,6 +49,59 @@ TEST(memory_that_is_registered_already_is_said_to_be)
     cuda_fixture_end(&f, &words[8]);
 }
 
+/* In a sandbox: what is copied passes through memory that the CUDA driver allocates, which is said
+ * once. More copies at once than there are places for; two streams; the same range again. */
+TEST(memory_that_cannot_be_registered_is_staged)
+{
+    enum { WORDS = 4096, PARTS = 128, PART = WORDS / PARTS };
+    static _Alignas(4096) uint64_t words[WORDS];
+    for (uint32_t seed = 0; seed < 8; seed++) {
+        struct gf_queue queues[2];
+        char text[32];
+        (void)snprintf(text, sizeof text, "GF_FAKE_CUDA_SEED=%u", seed);
+        cuda_fixture_init(&f, "GF_FAKE_CUDA_NO_REGISTER=1", text);
+        assert_int_equal(cuda_fixture_open(&f), GF_OK);
+        const uint32_t registered = f.fake->live().registrations;
+        assert_int_equal(gf_gpu_cuda.host_register(f.gpu, words, sizeof words), GF_OK);
+        assert_non_null(strstr(f.log, "cuMemHostRegister failed: "));
+        assert_non_null(strstr(f.log, "pass through 32768 bytes that the CUDA driver allocates"));
+        for (uint32_t q = 0; q < 2; q++)
+            queues[q] = (struct gf_queue){.gpu = f.gpu, .stream = f.gpu->streams[q]};
+        for (uint32_t i = 0; i < WORDS; i++) words[i] = i * UINT64_C(0x9e3779b97f4a7c15) + seed;
+        for (uint32_t p = 0; p < PARTS; p++)
+            assert_int_equal(gf_gpu_cuda.copy(&queues[p % 2], f.gpu->arena + p * PART * 8,
+                                              (gf_mem)(uintptr_t)&words[p * PART], PART * 8),
+                             GF_OK);
+        for (uint32_t q = 0; q < 2; q++)
+            while (gf_gpu_cuda.finished(&queues[q]) == GF_AGAIN) {
+            }
+        memset(words, 0, sizeof words);
+        for (uint32_t p = 0; p < PARTS; p++)
+            assert_int_equal(gf_gpu_cuda.copy(&queues[p % 2], (gf_mem)(uintptr_t)&words[p * PART],
+                                              f.gpu->arena + p * PART * 8, PART * 8),
+                             GF_OK);
+        assert_int_equal(gf_gpu_cuda.mark(&queues[1], 0), GF_OK);
+        while (gf_gpu_cuda.reached(f.gpu, 0) == GF_AGAIN) {
+        }
+        for (uint32_t i = 0; i < WORDS; i++)
+            if (i / PART % 2 == 1)
+                assert_int_equal(words[i], i * UINT64_C(0x9e3779b97f4a7c15) + seed);
+        while (gf_gpu_cuda.finished(&queues[0]) == GF_AGAIN) {
+        }
+        for (uint32_t i = 0; i < WORDS; i++)
+            assert_int_equal(words[i], i * UINT64_C(0x9e3779b97f4a7c15) + seed);
+        assert_int_equal(gf_gpu_cuda.host_unregister(f.gpu, words), GF_OK);
+        assert_int_equal(f.fake->live().registrations, registered);
+        /* said once */
+        const size_t said = strlen(f.log);
+        assert_int_equal(gf_gpu_cuda.host_register(f.gpu, words, sizeof words), GF_OK);
+        assert_int_equal(strlen(f.log), said);
+        assert_int_equal(gf_gpu_cuda.host_unregister(f.gpu, words), GF_OK);
+        cuda_fixture_close(&f);
+        cuda_fixture_clean(&f);
+    }
+}
+
 TEST(nothing_is_taken_without_device_bytes)
 {
     cuda_fixture_init(&f, NULL, NULL);
