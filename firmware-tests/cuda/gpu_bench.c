@@ -106,47 +106,74 @@ static double median(const double *us)
     return us[rounds() / 2];
 }
 
-/* True: a goal that counts was missed. */
+static double rate_of(size_t at)
+{
+    return bytes_of(&bench_rows[at]) / median(took_us[at]) * 1e-3;
+}
+
+struct judged {
+    bool has_goal, is_met, counts;
+    double value, goal; /* microseconds, share of a sweep, or GB/s */
+};
+
+static struct judged row_judge(size_t at)
+{
+    const struct bench_row *row = &bench_rows[at];
+    const bool is_swept = row->reads + row->writes > 0;
+    const bool is_bound = row->bound_us > 0;
+    const bool is_large = bytes_of(row) >= (double)GOAL_BYTES;
+    const double us = median(took_us[at]);
+    struct judged found = {.has_goal = is_bound || is_swept || (row->goal_gbps > 0)};
+    found.goal = is_bound ? row->bound_us : is_swept ? GOAL : row->goal_gbps;
+    found.value = is_bound ? us : is_swept ? of_sweep(row, us, median(swept_us[at])) : rate_of(at);
+    found.is_met = is_bound ? (found.value <= found.goal) : (found.value >= found.goal);
+    found.counts = found.has_goal && (strstr(gpu_program.gpu->name, GOAL_DEVICE) != NULL) &&
+                   (is_bound || is_large);
+    return found;
+}
+
+static void row_json(size_t at, const struct judged *found)
+{
+    const struct bench_row *row = &bench_rows[at];
+    const double us = median(took_us[at]);
+    char goal[128] = "";
+    if (found->has_goal)
+        (void)snprintf(goal, sizeof goal, ",\"goal\":%.2f,\"met\":%s,\"counts\":%s", found->goal,
+                       found->is_met ? "true" : "false", found->counts ? "true" : "false");
+    if (row->bound_us > 0)
+        gpu_json_row("\"op\":\"%s\",\"us\":%.2f%s", row->name, us, goal);
+    else if (row->reads + row->writes == 0)
+        gpu_json_row("\"op\":\"%s\",\"us\":%.2f,\"bytes\":%.0f,\"GBps\":%.2f%s", row->name, us,
+                     bytes_of(row), rate_of(at), goal);
+    else
+        gpu_json_row("\"op\":\"%s\",\"us\":%.2f,\"bytes\":%.0f,\"GBps\":%.2f,\"of_copy\":%.3f,"
+                     "\"reads\":%u,\"writes\":%u,\"of_sweep\":%.3f%s",
+                     row->name, us, bytes_of(row), rate_of(at), rate_of(at) / rate_of(0),
+                     row->reads, row->writes, found->value, goal);
+}
+
+/* True: a goal that counts was missed. The first row is the device's own copy. */
 static bool row_print(size_t at)
 {
     const struct bench_row *row = &bench_rows[at];
-    bool is_swept = row->reads + row->writes > 0, is_bound = row->bound_us > 0;
-    double us = median(took_us[at]);
-    double rate = bytes_of(row) / us * 1e-3;
-    double share = is_swept ? of_sweep(row, us, median(swept_us[at])) : 0;
-    bool is_met = is_bound ? (us <= row->bound_us) : (share >= GOAL);
-    bool counts = (strstr(gpu_program.gpu->name, GOAL_DEVICE) != NULL) &&
-                  (is_bound || (is_swept && (bytes_of(row) >= (double)GOAL_BYTES)));
-    char goal[128] = "";
+    const struct judged found = row_judge(at);
     size_t than = 0;
     while ((row->than != NULL) && (strcmp(bench_rows[than].name, row->than) != 0)) than++;
-    printf("  %-28s %10.2f us", row->name, us);
-    if (is_bound)
+    printf("  %-28s %10.2f us", row->name, median(took_us[at]));
+    if (row->bound_us > 0)
         printf(", bound %.0f us", row->bound_us);
     else
-        printf(" %8.1f GB/s", rate);
-    if (is_swept)
-        printf("  %5.2f of a sweep, %u read %u written, goal %.2f", share, row->reads, row->writes,
-               GOAL);
-    if (row->than != NULL)
-        printf("  %5.2f of \"%s\"",
-               rate / (bytes_of(&bench_rows[than]) / median(took_us[than]) * 1e-3), row->than);
-    if (is_bound || is_swept) {
-        printf("%s", is_met ? "" : counts ? ": MISSED" : ": missed");
-        (void)snprintf(goal, sizeof goal, ",\"goal\":%.2f,\"met\":%s,\"counts\":%s",
-                       is_bound ? row->bound_us : GOAL, is_met ? "true" : "false",
-                       counts ? "true" : "false");
-    }
+        printf(" %8.0f MB %8.1f GB/s, %5.2f of copy", bytes_of(row) * 1e-6, rate_of(at),
+               rate_of(at) / rate_of(0));
+    if (row->reads + row->writes > 0)
+        printf("  %5.2f of a sweep, %u read %u written, goal %.2f", found.value, row->reads,
+               row->writes, GOAL);
+    if (row->goal_gbps > 0) printf(", goal %.0f GB/s", row->goal_gbps);
+    if (row->than != NULL) printf("  %5.2f of \"%s\"", rate_of(at) / rate_of(than), row->than);
+    if (found.has_goal) printf("%s", found.is_met ? "" : found.counts ? ": MISSED" : ": missed");
     printf("\n");
-    if (is_bound)
-        gpu_json_row("\"op\":\"%s\",\"us\":%.2f%s", row->name, us, goal);
-    else if (!is_swept)
-        gpu_json_row("\"op\":\"%s\",\"us\":%.2f,\"GBps\":%.2f", row->name, us, rate);
-    else
-        gpu_json_row("\"op\":\"%s\",\"us\":%.2f,\"GBps\":%.2f,\"reads\":%u,\"writes\":%u,\"of_"
-                     "sweep\":%.3f%s",
-                     row->name, us, rate, row->reads, row->writes, share, goal);
-    return (is_bound || is_swept) && !is_met && counts;
+    row_json(at, &found);
+    return found.has_goal && !found.is_met && found.counts;
 }
 
 int gpu_bench(uint64_t range_bytes)

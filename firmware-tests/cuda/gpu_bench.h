@@ -19,6 +19,7 @@ enum {
     BENCH_RANGES
 };
 #define BENCH_REST_BYTES (UINT64_C(8) << 20) /* with the sums of the runs of a norm of 8 GiB */
+#define BENCH_BLOCKS 20u                     /* device.multiprocessors */
 extern uint64_t bench_range_bytes;
 
 gf_mem bench_range(uint32_t which);
@@ -34,6 +35,7 @@ struct bench_row {
     const char *than;       /* a row before it; NULL: none */
     /* where launches are what it takes: of one of many behind each other; 0: not so */
     double bound_us;
+    double goal_gbps; /* of bytes read and written; 0: none */
 };
 extern const struct bench_row bench_rows[];
 extern const size_t bench_row_count;

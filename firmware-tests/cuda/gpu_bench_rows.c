@@ -105,6 +105,24 @@ static gf_status run_sum_of_8(void)
         src[s] = bench_range((s < 4) ? BENCH_GRADIENT : BENCH_B) + s % 4 * part * sizeof(float);
     return gf_element_ops_cuda.sum_n(queue(), &dst, 1, src, 8, GF_TYPE_F32, part, 0, found(), NULL);
 }
+/* In the blocks that device.multiprocessors gives what goes between devices. */
+static gf_status in_few_blocks(gf_status (*run)(void))
+{
+    struct gf_queue *const of = &gpu_program.queue;
+    of->blocks_max = BENCH_BLOCKS;
+    of->block_threads = GF_GPU_CHANNEL_THREADS;
+    gf_status status = run();
+    of->blocks_max = of->block_threads = 0;
+    return status;
+}
+static gf_status run_sum_n_few(void)
+{
+    return in_few_blocks(run_sum_n);
+}
+static gf_status run_sum_of_8_few(void)
+{
+    return in_few_blocks(run_sum_of_8);
+}
 static gf_status run_copy_n(void)
 {
     const uint64_t part_bytes = bench_range_bytes / 8;
@@ -117,6 +135,10 @@ static gf_status run_copy_n(void)
         bytes[i] = part_bytes;
     }
     return gf_element_ops_cuda.copy_n(queue(), dst, src, bytes, 8);
+}
+static gf_status run_copy_n_few(void)
+{
+    return in_few_blocks(run_copy_n);
 }
 static gf_status run_check(void)
 {
@@ -326,6 +348,10 @@ static gf_status run_staged(void)
 #define OUT BENCH_OUT
 #define SWEEP(r, w, ...) .reads = (r), .writes = (w), __VA_ARGS__
 #define BUS "copy, device to pinned"
+/* What an NVLink of 450 GB/s each way wants of it: as much from each source, or of all peers
+ * together (7 of 8 sources), and as much written as one source has. Memory of this device is nearer
+ * than a peer's, so that less is too little, and as much may still be. */
+#define NVLINK 450.0
 /* A row's sweep has the mix of reads and writes that is nearest to its own. */
 const struct bench_row bench_rows[] = {
     {.name = "copy, device to device",
@@ -361,6 +387,15 @@ const struct bench_row bench_rows[] = {
      .run = run_copy_n,
      .ranges = 2,
      SWEEP(1, 1, .src = {A}, .dst = {OUT})},
+    {.name = "sum of 2 ranks, 20 blocks",
+     .run = run_sum_n_few,
+     .ranges = 3,
+     .goal_gbps = 3 * NVLINK},
+    {.name = "sum of 8 ranks, 20 blocks",
+     .run = run_sum_of_8_few,
+     .ranges = 2.25,
+     .goal_gbps = 9 * NVLINK / 7},
+    {.name = "copies of 8, 20 blocks", .run = run_copy_n_few, .ranges = 2, .goal_gbps = 2 * NVLINK},
     {.name = "accumulate",
      .run = run_accumulate,
      .ranges = 5,

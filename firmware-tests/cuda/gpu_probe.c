@@ -222,6 +222,7 @@ static double copy_us(uint64_t bytes, bool by_engine)
     const gf_mem dst = src + ENGINE_BYTES_MAX;
     struct gf_queue few = gpu_program.queue;
     few.blocks_max = 20; /* device.multiprocessors */
+    few.block_threads = GF_GPU_CHANNEL_THREADS;
     gpu_drain();
     gpu_timer_begin();
     for (uint32_t i = 0; i < repeats; i++)
