@@ -331,6 +331,7 @@ int gpu_probe(void)
         second_process();
         _exit(0);
     }
+    gpu_stack_measure();
     gpu_open(WORK_BYTES + (UINT64_C(1) << 20), 4096);
     gpu_json_device();
     const char *connections = getenv("CUDA_DEVICE_MAX_CONNECTIONS");

@@ -80,6 +80,9 @@ void gpu_steps_bench(uint64_t bytes);
 void gpu_peer_fork(void);
 void gpu_peer_check(void);
 
+/* gpu_stack.c: a line with what a thread needs of stack where the library uses a GPU. */
+void gpu_stack_measure(void);
+
 /* gpu_probe.c, gpu_check.c, gpu_bench.c: exit codes. range_bytes: of each of the ranges that a kernel reads or
  * writes. */
 int gpu_probe(void);

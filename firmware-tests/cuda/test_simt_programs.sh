@@ -44,6 +44,7 @@ line="^gpu-check: [a-z_]*, [0-9] ranks, [a-z0-9]* on the wire, .* host memory: .
 check "is_one_line" grep -q "$line" "$scratch/out"
 check "the_probe_ends" with GF_FAKE_CUDA_UNWATCHED=1 ends_with 0 probe --library "$fake" --json "$scratch/probe.json"
 check "and_finds_queues" grep -q "4 streams of 1 contexts .* in [0-9]* hardware work queues" "$scratch/out"
+check "and_measures_the_stack" grep -q "libcuda's part in it: [0-9]* bytes; the library asks for 65536" "$scratch/out"
 check "and_hears_of_another_process" grep -q "a kernel of another process" "$scratch/out"
 # On an H200 a goal that is missed is the exit code: here the fake says it is one, and each launch takes it 30 us.
 export GF_FAKE_CUDA_NAME="NVIDIA H200" GF_FAKE_CUDA_US=30 GF_FAKE_CUDA_UNWATCHED=1
