@@ -287,7 +287,7 @@ gpu-check: $(if $(filter 1,$(CUDA)),$(GPU_PROGRAM)) $(BUILD)/gf-run $(BUILD)/gf-
 	echo "two processes on it:"; out=$$($(BUILD)/gf-run -n 2 $(BUILD)/gf-train --device cuda --model linear --steps 50) || exit 1; \
 	echo "$$out" | grep -E '^(gradients|weights) '; \
 	command -v compute-sanitizer >/dev/null || { echo "compute-sanitizer: skipped, not installed"; exit 0; }; \
-	compute-sanitizer --error-exitcode 9 $(GPU_PROGRAM) check --small
+	compute-sanitizer --error-exitcode 9 $(GPU_PROGRAM) check --small --ops
 MIB ?= 256
 gpu-bench: $(if $(filter 1,$(CUDA)),$(GPU_PROGRAM)) ## kernels beside sweeps of the same mix, a step; MIB=256
 	@[ "$(CUDA)" = 1 ] || { echo "skipped: this build has no CUDA driver (no cuda.h)"; exit 0; }; \
@@ -295,7 +295,7 @@ gpu-bench: $(if $(filter 1,$(CUDA)),$(GPU_PROGRAM)) ## kernels beside sweeps of 
 
 BUNDLED := $(addprefix $(BUILD)/gf-,run train perf check)
 BUNDLES := $(filter 11,$(CUDA)$(if $(NVCC),1))
-gpu-bundle: $(if $(BUNDLES),$(GPU_PROGRAM) $(BUNDLED) $$(BUILD)/$$(SONAME)) ## a folder for a bare box with a GPU; its run.sh does the first hour
+gpu-bundle: $(if $(BUNDLES),$(GPU_PROGRAM) $(BUNDLED) $$(BUILD)/$$(SONAME)) ## a folder for a box with a GPU; its run.sh A and run.sh B do the first quarter of an hour
 	@[ -n "$(BUNDLES)" ] || { echo "skipped: this build has no CUDA driver or no GPU kernels (cuda.h, nvcc)"; exit 0; }; \
 	BUILD=$(BUILD) sh firmware-tests/support/gpu_bundle.sh $(BUILD)/gpu-bundle $(BUILD)/$(SONAME) $(GPU_PROGRAM) $(BUNDLED)
 

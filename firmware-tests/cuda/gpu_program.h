@@ -12,6 +12,7 @@ struct gpu_program {
     bool is_small;       /* few and small cases */
     bool only_ops;       /* no whole steps */
     bool only_steps;     /* nothing else */
+    bool only_rows;      /* no step */
     uint64_t runs_max;   /* of whole steps; 0: all */
     struct gf_gpu *gpu;
     void *state; /* the driver's */

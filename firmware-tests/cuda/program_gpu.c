@@ -58,6 +58,10 @@ int main(int argc, char **argv)
          .value_out = &gpu_program.only_steps,
          .help = "whole steps, and memory of another process, alone; bench: one step, and its "
                  "hidden share"},
+        {.name = "rows",
+         .kind = TOOL_FLAG,
+         .value_out = &gpu_program.only_rows,
+         .help = "bench: the kernels alone, no step"},
         {.name = "runs",
          .kind = TOOL_NUMBER,
          .value_out = &gpu_program.runs_max,
@@ -109,7 +113,7 @@ int main(int argc, char **argv)
     if (probes) return gpu_probe();
     if (checks) return gpu_check();
     int result = gpu_program.only_steps ? 0 : gpu_bench(mib << 20);
-    gpu_steps_bench(mib << 20);
+    if (!gpu_program.only_rows) gpu_steps_bench(mib << 20);
     if (result == 0)
         gpu_json_status("passed");
     else

@@ -16,7 +16,9 @@ mkdir "$to/lib" # what Python loads, with all but libc
 strip --strip-unneeded -o "$to/lib/libgradientflow.so" "$library"
 ldd "$library" | awk '$3 ~ /^[/]/ && $1 !~ /^(libc|libm|libdl|librt|libpthread)[.]/ { print $1, $3 }' |
     while read -r name path; do cp -L "$path" "$to/lib/$name"; done
-cp firmware-tests/cuda/torch_step.py "$to"
+cp firmware-tests/cuda/torch_step.py firmware-tests/cuda/kernel_loads.py "$to"
+mkdir "$to/kernels" # machine code, for a disassembler there
+cp "$BUILD"/ops/element/cuda/gf_kernels.fatbin.kept/elf.* "$to/kernels"
 mkdir "$to/data"
 idx_part "$to/data" train 6000
 idx_part "$to/data" t10k 1000
@@ -37,4 +39,4 @@ for program in "$to"/bin/*; do
 done
 kib=$(du -sk --apparent-size "$to" | cut -f 1)
 [ "$kib" -le $((limit_mib << 10)) ] || fail "it has $kib KiB, allowed are $limit_mib MiB"
-echo "$to: $((kib >> 10)) of $limit_mib MiB, glibc $glibc: on a GPU's box start ./run.sh 1, 2, 3 and 4 in that folder"
+echo "$to: $((kib >> 10)) of $limit_mib MiB, glibc $glibc: on a GPU's box start run.sh A, then run.sh B of that folder"
