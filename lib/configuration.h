@@ -95,7 +95,8 @@ struct gf_config {
         /* GF_ORDINAL(n); 0: the rank's place in its node, modulo the GPUs that it sees */
         uint32_t ordinal;
         bool shared; /* several ranks on one GPU are meant: no warning */
-        /* of a GPU, which kernels between devices take at most, at a block each; 0: 20 */
+        /* of a GPU, which kernels between devices take at most: blocks of 1,024 threads, each with
+         * the registers of a multiprocessor (NCCL: channels); 0: 20 */
         uint32_t multiprocessors;
         /* a rank's block of so much comes over by a copy engine, a smaller one by a kernel; 0: 256
          * KiB */

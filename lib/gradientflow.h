@@ -149,7 +149,9 @@ uint32_t gf_world_max(const gf_context *gf);
  * where these are to see it. Addresses do not change while the context is open, but for an epoch's
  * begin, which zeroes.
  * gf_weight(gf, i): the fp32 master weight; 0 without an optimizer. gf_weight_half(gf, i): the copy
- * in optimizer.half_weights; 0 without one. All are host addresses with the host device, device
+ * in optimizer.half_weights; 0 without one. Where an interface has no bf16
+ * (__cuda_array_interface__), hand it on as 16-bit integers ("<i2") and view these as bf16. All are
+ * host addresses with the host device, device
  * addresses on a GPU. */
 gf_mem gf_gradient(gf_context *gf, uint32_t tensor);
 gf_mem gf_weight(gf_context *gf, uint32_t tensor);
@@ -210,7 +212,10 @@ double gf_metric(const gf_context *gf, uint32_t index);
  * GF_ERR_STATE: no step was begun. */
 gf_status gf_step_poll(gf_context *gf);
 /* May block up to exchange.timeout_ns without progress. A tensor that was not declared:
- * GF_ERR_STATE, named. */
+ * GF_ERR_STATE, named. On a GPU it keeps the CPU until the exchange is whole: a trainer that
+ * launches kernel by kernel queues nothing ahead meanwhile, and the device idles for as long as the
+ * first launches after it take. What helps: launches of the next forward pass as one graph, or
+ * gf_step_poll() between launches that need no average, in place of waiting at once. */
 gf_status gf_step_wait(gf_context *gf);
 /* gf_step_wait() for bound_ns at most. In the statistics and in the trace the calls of one step are
  * one wait, as long as all of them together.

@@ -56,7 +56,8 @@ check "and_a_step_with_its_hidden_share" grep -q "ms beside each other: .* of th
 check "the_bus_beside_a_pinned_copy" [ "$(grep -c 'of "copy, device to pinned"' "$scratch/out")" -eq 2 ]
 sweeps=$(grep -c 'of a sweep, [0-3] read [0-2] written, goal 0.90' "$scratch/out")
 check "what_streams_beside_a_sweep_of_the_same_mix" [ "$sweeps" -eq 21 ]
-check "what_is_between_devices_beside_an_NVLink" [ "$(grep -c '20 blocks .* of copy, goal [0-9]* GB/s' "$scratch/out")" -eq 3 ]
+between=$(grep -c "20 blocks .* of copy, goal [0-9]* GB/s" "$scratch/out")
+check "what_is_between_devices_beside_an_NVLink" [ "$between" -eq 3 ]
 check "what_is_launched_beside_a_bound" [ "$(grep -c 'us, bound [0-9]* us' "$scratch/out")" -eq 4 ]
 check "and_JSON_of_it" [ "$(json '(d["status"], len(r), sum("of_sweep" in x for x in r), sum(x.get("counts", False) for x in r))' \
     "$scratch/bench.json")" = "('failed', 33, 21, 4)" ]

@@ -15,8 +15,8 @@ data='data/t10k-images-idx3-ubyte.gz data/t10k-labels-idx1-ubyte.gz data/train-i
 data=${data}data/train-labels-idx1-ubyte.gz
 holds=$(cd "$bundle" && find . -type f ! -name 'lib*.so.*' ! -name 'elf.*' | LC_ALL=C sort | sed 's|^./||' | xargs)
 check it_holds_what_it_must [ "$holds" = "LICENSE VERSION bin/gf-check bin/gf-perf \
-bin/gf-run bin/gf-train bin/gpu-bench bin/gpu-check bin/gpu-probe $data first.cfg kernel_loads.py lib/libgradientflow.so run.sh \
-torch_step.py" ]
+bin/gf-run bin/gf-train bin/gpu-bench bin/gpu-check bin/gpu-probe $data first.cfg kernel_loads.py \
+lib/libgradientflow.so run.sh torch_step.py" ]
 check and_machine_code [ -s "$bundle/kernels/elf.90" ]
 needs() { for f in "$bundle"/bin/*; do readelf -d "$f" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'; done | sort -u; }
 check and_needs_libc_alone sh -c '[ -z "$(echo "$1" | grep -vE "^(libc|libm|ld-linux-x86-64)\.so")" ]' sh "$(needs)"

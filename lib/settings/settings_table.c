@@ -181,8 +181,8 @@ const struct gf_setting gf_settings[] = {
      .low = 1,
      .high = 1024,
      .fallback = 20,
-     .help = "multiprocessors of a GPU that kernels between GPUs take at most; the others are left "
-             "to the program"},
+     .help = "multiprocessors of a GPU that kernels between GPUs take at most, a block of 1,024 "
+             "threads each (NCCL: channels); the others are left to the program"},
     {.key = "device.engine_bytes",
      BYTES(device.engine_bytes),
      .low = 1,
