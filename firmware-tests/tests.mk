@@ -278,7 +278,8 @@ $(BUILD)/firmware-tests/bench_%: $(BUILD)/firmware-tests/bench/bench_%.o $(LIB)
 GPU_PROGRAM := $(BUILD)/firmware-tests/program_gpu
 kernels: $(if $(NVCC),$(FATBIN) $(BUILD)/firmware-tests/program_kernels) ## registers and instructions of each kernel; RECORD=1
 	@[ -n "$(NVCC)" ] || { echo "skipped: this build has no GPU kernels (no nvcc)"; exit 0; }; \
-	BUILD=$(BUILD) sh firmware-tests/support/kernels.sh $(if $(RECORD),record)
+	BUILD=$(BUILD) sh firmware-tests/support/kernels.sh $(if $(RECORD),record) && \
+	{ [ -n "$(RECORD)" ] || BUILD=$(BUILD) sh firmware-tests/support/kernels.sh loads; }
 gpu-check: $(if $(filter 1,$(CUDA)),$(GPU_PROGRAM)) $(BUILD)/gf-run $(BUILD)/gf-train ## every op and whole steps on the GPU against the host's; LIBRARY=another libcuda.so.1
 	@[ "$(CUDA)" = 1 ] || { echo "skipped: this build has no CUDA driver (no cuda.h)"; exit 0; }; \
 	$(GPU_PROGRAM) check $(LIBRARY:%=--library %); code=$$?; \

@@ -1,6 +1,8 @@
 #!/bin/sh
 # What each nvcc made of each kernel at each arch, beside the numbers in firmware-tests/results/kernels.md.
 #     kernels.sh    the table    kernels.sh worse    what is worse than recorded, a line each    kernels.sh record
+#     kernels.sh loads    of each kernel: bytes an element, loads under way, registers; of sm_90's machine code where an
+#                         nvdisasm reads it, else of nvcc's PTX
 BUILD=${BUILD:-build}
 kept=firmware-tests/results/kernels.md
 made=$BUILD/ops/element/cuda/gf_kernels.fatbin.kept
@@ -51,6 +53,42 @@ record)
           /^[|] what/ { in_table = 1 }
           in_table && $3 ~ /[0-9]/ && !($3 in made)' "$made/rows" "$kept"
     } >"$kept.new" && mv "$kept.new" "$kept" ;;
+loads)
+    scratch=$(mktemp -d)
+    trap 'rm -rf "$scratch"' EXIT
+    if nvdisasm -c "$made/elf.90" >"$scratch/code" 2>/dev/null; then of=sass
+    else
+        of=ptx
+        nvcc -allow-unsupported-compiler -O3 -std=c++17 -fmad=false -I. -Ilib -arch=compute_90 -ptx -o "$scratch/code" \
+            "$BUILD/ops/element/cuda/gf_kernels.cu" || exit 1
+    fi
+    python3 firmware-tests/cuda/kernel_loads.py $of "$scratch/code" >"$scratch/loops"
+    measure >"$scratch/all"
+    echo "| kernel ($of) | bytes an element, read + written | loads under way, bytes a thread | KiB a multiprocessor | registers |"
+    echo "|---|---|---|---|---|"
+    awk '
+        function size(name) { return (name ~ /f16$/) ? 2 : 4 }
+        function to(name) { return (name ~ /^cast_b?f16_/) ? 2 : 4 }
+        function each(name, s) {
+            s = size(name)
+            if (name ~ /^cast/) return s " + " to(name)
+            if (name ~ /^sum_n/) return s " a source + " s " a destination"
+            if (name ~ /^sum/) return 2 * s " + " s
+            if (name ~ /^check|^norm_runs/) return s " + 0"
+            if (name ~ /^accumulate/) return s + 8 " + 8"
+            if (name ~ /^update/) return s + 8 " + 8"
+            if (name ~ /^adam/) return s + 12 " + 12"
+            if (name == "score") return "4 + 0"
+            if (name == "zero_chunks") return "0 + 2"
+            if (name == "copy_n") return "2 + 2"
+            return "-"
+        }
+        FNR == NR { if ($4 > bytes[$1]) { bytes[$1] = $4; loads[$1] = $3 }; next }
+        $2 ~ /^90/ && $1 !~ /^(abi|image|ptx)$/ {
+            threads = ($3 > 64) ? 512 : 1024
+            printf "| %s | %s | %s | %s | %d |\n", $1, each($1), loads[$1] ? loads[$1] ", " bytes[$1] : "-",
+                bytes[$1] ? bytes[$1] * threads / 1024 : "-", $3
+        }' "$scratch/loops" "$scratch/all" ;;
 worse)
     measure | awk '
         FNR == NR {
