@@ -59,12 +59,13 @@ loads)
     if nvdisasm -c "$made/elf.90" >"$scratch/code" 2>/dev/null; then of=sass
     else
         of=ptx
-        nvcc -allow-unsupported-compiler -O3 -std=c++17 -fmad=false -I. -Ilib -arch=compute_90 -ptx -o "$scratch/code" \
-            "$BUILD/ops/element/cuda/gf_kernels.cu" || exit 1
+        nvcc -allow-unsupported-compiler -O3 -std=c++17 -fmad=false -I. -Ilib -arch=compute_90 -ptx \
+            -o "$scratch/code" "$BUILD/ops/element/cuda/gf_kernels.cu" || exit 1
     fi
     python3 firmware-tests/cuda/kernel_loads.py $of "$scratch/code" >"$scratch/loops"
     measure >"$scratch/all"
-    echo "| kernel ($of) | bytes an element, read + written | loads under way, bytes a thread | KiB a multiprocessor | registers |"
+    echo "| kernel ($of) | bytes an element, read + written | loads under way, bytes a thread |" \
+        "KiB a multiprocessor | registers |"
     echo "|---|---|---|---|---|"
     awk '
         function size(name) { return (name ~ /f16$/) ? 2 : 4 }
