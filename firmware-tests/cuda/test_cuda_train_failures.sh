@@ -25,6 +25,7 @@ run_with() {
         cuDeviceGetName | cuDeviceGetUuid | cuDeviceGetPCIBusId) return 0 ;; # for a log line
         cuPointerGetAttribute) return 0 ;; # of what nothing is told is the host's
         cuStreamQuery | cuCtxRecordEvent | cuCtxPushCurrent | cuCtxPopCurrent) return 0 ;; # while closing, or for a log line
+        cuMemHostRegister) named "warning: device" && return 0 ;; # then it is staged
         cuMem*port*) named "" && return 0 ;; # then the ranks go another way
         cuMemGetA* | cuMemCreate | cuMemAddressReserve | cuMemMap | cuMemSetAccess) named "" && return 0 ;; # or as $before
         *) named "warning: closing:" && return 0 ;;
@@ -52,6 +53,7 @@ before=GF_FAKE_CUDA_NO_DESCRIPTORS=1 # memory as it is taken where cuMemCreate()
 for made in $(grep '^    X(' firmware-tests/cuda/fake_cuda_calls.h | grep -o 'cu[A-Za-z0-9]*'); do
     case $made in
     cuMemAlloc | cuMemFree) check "$made" each_time "$made" env $before $one ;;
+    cuMemHostAlloc | cuMemFreeHost) check "$made" each_time "$made" env GF_FAKE_CUDA_NO_REGISTER=1 $one ;;
     cuMem*port*) check "$made" each_time "$made" $two ;;
     *) check "$made" each_time "$made" $one ;;
     esac
