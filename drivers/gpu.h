@@ -97,12 +97,15 @@ struct gf_gpu_driver {
                       struct gf_fault *fault_out);
     void (*close)(struct gf_gpu *gpu);
     /* Host memory that copies and kernels will touch: afterwards its addresses are good on
-     * queues too, those of copies at least. GF_ERR_STATE: this process has registered it before,
+     * queues too, those of copies at least (kernels: host_reach()). GF_ERR_STATE: this process has registered it before,
      * which does; nothing has changed. */
     gf_status (*host_register)(struct gf_gpu *gpu, void *base, size_t size_bytes);
     /* Waits for the device's work; base NULL: that alone. GF_ERR_DEVICE, with the fault: it does
      * not end, and the memory stays registered. */
     gf_status (*host_unregister)(struct gf_gpu *gpu, void *base);
+    /* Where a kernel writes what is meant for registered host memory; the caller then copies from
+     * there to that memory, on the same queue. NULL, or the same address: it is that itself. */
+    gf_mem (*host_reach)(struct gf_gpu *gpu, gf_mem host);
     /* Is this the address of device memory, whosever? NULL: only the arena is. */
     bool (*is_device)(struct gf_gpu *gpu, gf_mem address);
     /* From here nothing blocks: work is queued, and done in the order of its queue. Addresses are

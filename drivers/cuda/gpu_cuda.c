@@ -289,6 +289,7 @@ const struct gf_gpu_driver gf_gpu_cuda = {
     .host_register = cuda_host_register,
     .host_unregister = cuda_host_unregister,
     .copy = cuda_copy,
+    .host_reach = gf_cuda_stage_reach,
     .is_device = cuda_is_device,
     .zero = cuda_zero,
     .launch = cuda_launch,

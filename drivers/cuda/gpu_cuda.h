@@ -175,6 +175,7 @@ bool gf_cuda_stage_remove(struct cuda_gpu *cuda, void *base);
 gf_status gf_cuda_stage_copy(struct cuda_gpu *cuda, CUstream stream, gf_mem dst, gf_mem src,
                              size_t size_bytes);
 gf_status gf_cuda_stage_arrived(struct cuda_gpu *cuda);
+gf_mem gf_cuda_stage_reach(struct gf_gpu *gpu, gf_mem host);
 void gf_cuda_stage_give(struct cuda_gpu *cuda);
 /* Into the context in order to give things back, which is tried twice; false: it is lost. */
 bool gf_cuda_enter_last(struct cuda_gpu *cuda);

@@ -6,8 +6,9 @@
  *     from the device  the stream: device -> mirror, and an event behind it; once the CPU has seen
  *                      the end of anything later, mirror -> host
  *
- * Whoever reads what came back has asked reached() or finished() before, and finds it there. What a
- * kernel reads or writes is never host memory. */
+ * Whoever reads what came back has asked reached() or finished() before, and finds it there. A kernel
+ * that writes to host memory is given the mirror, and a copy from there to what it mirrors is the
+ * event alone. */
 #include <string.h>
 
 #include "drivers/clock.h"
@@ -24,6 +25,12 @@ static char *mirror_of(const struct cuda_gpu *cuda, gf_mem at, size_t size_bytes
         return range->mirror + (at - base);
     }
     return NULL;
+}
+
+gf_mem gf_cuda_stage_reach(struct gf_gpu *gpu, gf_mem host)
+{
+    const char *mirror = cuda_of(gpu)->stages ? mirror_of(cuda_of(gpu), host, 1) : NULL;
+    return (mirror != NULL) ? (gf_mem)(uintptr_t)mirror : host;
 }
 
 static gf_status event_of(struct cuda_gpu *cuda, struct cuda_arrival *arrival)
@@ -102,7 +109,8 @@ gf_status gf_cuda_stage_copy(struct cuda_gpu *cuda, CUstream stream, gf_mem dst,
     if ((status = place_await(cuda)) < 0) return status;
     struct cuda_arrival *arrival = arrival_at(cuda, cuda->arrivals_end);
     if ((status = event_of(cuda, arrival)) < 0) return status;
-    status = CUDA_TOLD(cuda, copy, (CUdeviceptr)(uintptr_t)to, src, size_bytes, stream);
+    if (src != (gf_mem)(uintptr_t)to)
+        status = CUDA_TOLD(cuda, copy, (CUdeviceptr)(uintptr_t)to, src, size_bytes, stream);
     if (status >= 0) status = CUDA_TOLD(cuda, event_record, arrival->event, stream);
     if (status < 0) return status;
     arrival->host = host;

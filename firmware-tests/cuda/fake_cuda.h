@@ -41,7 +41,8 @@
  *   GF_FAKE_CUDA_MEMORY=1048576               bytes of device memory; default 4 GiB
  *   GF_FAKE_CUDA_NO_DESCRIPTORS=1             memory by cuMemCreate() has none, so it is
  *                                             cuMemAlloc()'s, and nobody's else
- *   GF_FAKE_CUDA_NO_REGISTER=1                cuMemHostRegister() says "not supported", as in a sandbox
+ *   GF_FAKE_CUDA_NO_REGISTER=1000             so many times cuMemHostRegister() says "not supported",
+ *                                             as in a sandbox
  *   GF_FAKE_CUDA_NAME="NVIDIA H200"           what the devices are called
  *   GF_FAKE_CUDA_SM=100                       their architecture; default 90
  *   GF_FAKE_CUDA_US=30                        what a work takes between events that have times;

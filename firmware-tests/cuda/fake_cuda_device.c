@@ -237,7 +237,10 @@ CUresult cuMemHostRegister(void *base, size_t size_bytes, unsigned flags)
     CUresult result = fake_enter_current("cuMemHostRegister");
     if (result != CUDA_SUCCESS) return result;
     if ((result = fake_capture_unsafe("cuMemHostRegister")) != CUDA_SUCCESS) return result;
-    if (getenv("GF_FAKE_CUDA_NO_REGISTER") != NULL) return CUDA_ERROR_NOT_SUPPORTED;
+    if (fake_settings.refused > 0) {
+        fake_settings.refused--;
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
     if ((flags & CU_MEMHOSTREGISTER_DEVICEMAP) == 0)
         fake_trouble("host memory is registered, but not for kernels");
     return fake_host_add(base, size_bytes);

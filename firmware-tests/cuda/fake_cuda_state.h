@@ -111,6 +111,7 @@ extern struct fake_settings {
     bool is_eager, is_blocking;
     uint32_t connections;         /* hardware work queues a context; 0: a queue for each stream */
     uint64_t memory_bytes, calls; /* calls: since then */
+    uint64_t refused;             /* registrations of host memory, still to come */
 } fake_settings;
 bool fake_is_lost(void); /* a failure stays */
 bool fake_failure_met(void);

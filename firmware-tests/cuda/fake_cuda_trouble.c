@@ -54,6 +54,7 @@ __attribute__((constructor)) void fake_settings_read(void)
     fake_settings =
         (struct fake_settings){.version = (int)number_of("GF_FAKE_CUDA_VERSION", 13000),
                                .memory_bytes = number_of("GF_FAKE_CUDA_MEMORY", 4ull << 30),
+                               .refused = number_of("GF_FAKE_CUDA_NO_REGISTER", 0),
                                .is_eager = seed % 2u != 0,
                                .is_blocking = number_of("CUDA_LAUNCH_BLOCKING", 0) != 0,
                                .connections = (uint32_t)number_of("GF_FAKE_CONNECTIONS", 0)};

@@ -85,7 +85,7 @@ static void begin(const char *call, uint32_t times, int result)
     bool staged = (strcmp(call, "cuMemHostAlloc") == 0) || (strcmp(call, "cuMemFreeHost") == 0);
     cuda_fixture_init(&f, text,
                       old      ? "GF_FAKE_CUDA_NO_DESCRIPTORS=1"
-                      : staged ? "GF_FAKE_CUDA_NO_REGISTER=1"
+                      : staged ? "GF_FAKE_CUDA_NO_REGISTER=1000"
                                : NULL);
     f.fake->kernel_add(kernel_names[0], sizeof(uint64_t), nothing_run);
     cuda_fixture_kernels(&f, kernel_names, 1);

@@ -59,7 +59,7 @@ TEST(memory_that_cannot_be_registered_is_staged)
         struct gf_queue queues[2];
         char text[32];
         (void)snprintf(text, sizeof text, "GF_FAKE_CUDA_SEED=%u", seed);
-        cuda_fixture_init(&f, "GF_FAKE_CUDA_NO_REGISTER=1", text);
+        cuda_fixture_init(&f, "GF_FAKE_CUDA_NO_REGISTER=1000", text);
         assert_int_equal(cuda_fixture_open(&f), GF_OK);
         const uint32_t registered = f.fake->live().registrations;
         assert_int_equal(gf_gpu_cuda.host_register(f.gpu, words, sizeof words), GF_OK);

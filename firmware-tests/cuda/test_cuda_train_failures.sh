@@ -53,7 +53,7 @@ before=GF_FAKE_CUDA_NO_DESCRIPTORS=1 # memory as it is taken where cuMemCreate()
 for made in $(grep '^    X(' firmware-tests/cuda/fake_cuda_calls.h | grep -o 'cu[A-Za-z0-9]*'); do
     case $made in
     cuMemAlloc | cuMemFree) check "$made" each_time "$made" env $before $one ;;
-    cuMemHostAlloc | cuMemFreeHost) check "$made" each_time "$made" env GF_FAKE_CUDA_NO_REGISTER=1 $one ;;
+    cuMemHostAlloc | cuMemFreeHost) check "$made" each_time "$made" env GF_FAKE_CUDA_NO_REGISTER=1000 $one ;;
     cuMem*port*) check "$made" each_time "$made" $two ;;
     *) check "$made" each_time "$made" $one ;;
     esac

@@ -205,7 +205,10 @@ static gf_status cuda_zero(struct gf_queue *queue, gf_mem dst, uint64_t size_byt
 static gf_status cuda_score(struct gf_queue *queue, gf_mem scores_f32, gf_mem src_f32,
                             uint64_t elem_count, uint64_t chunk_elems, uint64_t piece_elems)
 {
-    struct gf_score_args args = {.scores = scores_f32, .src = src_f32, .elem_count = elem_count};
+    const struct gf_gpu_driver *driver = queue->gpu->driver;
+    const gf_mem scores =
+        (driver->host_reach != NULL) ? driver->host_reach(queue->gpu, scores_f32) : scores_f32;
+    struct gf_score_args args = {.scores = scores, .src = src_f32, .elem_count = elem_count};
     if (elem_count == 0) return GF_OK;
     GF_ASSERT((chunk_elems > 0) && (piece_elems > 0));
     if (chunk_elems > elem_count) chunk_elems = elem_count;
@@ -216,7 +219,9 @@ static gf_status cuda_score(struct gf_queue *queue, gf_mem scores_f32, gf_mem sr
     args.piece_elems = (uint32_t)piece_elems;
     args.piece_runs = (uint32_t)gf_runs(piece_elems);
     uint64_t threads = (chunk_elems > GF_RUN_ELEMS) ? GF_KERNEL_THREADS : 16; /* a chunk */
-    return start(queue, KERNEL_score, args.chunk_count * threads, &args);
+    gf_status status = start(queue, KERNEL_score, args.chunk_count * threads, &args);
+    if ((status < 0) || (scores == scores_f32)) return status;
+    return driver->copy(queue, scores_f32, scores, args.chunk_count * sizeof(float));
 }
 
 /* As many ranges as the table holds at a time; two launches each. */
