@@ -84,7 +84,7 @@ struct cuda_staged {
     size_t size_bytes;
 };
 struct cuda_arrival {
-    CUevent event; /* made when it is first needed, and kept */
+    CUevent event; /* made when the first range is staged, and kept */
     char *host, *mirror;
     size_t size_bytes;
     bool is_over;

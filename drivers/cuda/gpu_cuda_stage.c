@@ -33,10 +33,15 @@ gf_mem gf_cuda_stage_reach(struct gf_gpu *gpu, gf_mem host)
     return (mirror != NULL) ? (gf_mem)(uintptr_t)mirror : host;
 }
 
-static gf_status event_of(struct cuda_gpu *cuda, struct cuda_arrival *arrival)
+/* All of them, once: nothing is made behind gf_open(). */
+static gf_status events_take(struct cuda_gpu *cuda)
 {
-    if (arrival->event != NULL) return GF_OK;
-    return CUDA_TOLD(cuda, event_create, &arrival->event, CU_EVENT_DISABLE_TIMING);
+    gf_status status = GF_OK;
+    for (uint32_t i = 0; (i < CUDA_ARRIVALS_MAX) && (status >= 0); i++)
+        if (cuda->arrivals[i].event == NULL)
+            status =
+                CUDA_TOLD(cuda, event_create, &cuda->arrivals[i].event, CU_EVENT_DISABLE_TIMING);
+    return status;
 }
 
 static struct cuda_arrival *arrival_at(struct cuda_gpu *cuda, uint32_t number)
@@ -108,7 +113,6 @@ gf_status gf_cuda_stage_copy(struct cuda_gpu *cuda, CUstream stream, gf_mem dst,
     if (from != NULL) src = (gf_mem)(uintptr_t)from;
     if ((status = place_await(cuda)) < 0) return status;
     struct cuda_arrival *arrival = arrival_at(cuda, cuda->arrivals_end);
-    if ((status = event_of(cuda, arrival)) < 0) return status;
     if (src != (gf_mem)(uintptr_t)to)
         status = CUDA_TOLD(cuda, copy, (CUdeviceptr)(uintptr_t)to, src, size_bytes, stream);
     if (status >= 0) status = CUDA_TOLD(cuda, event_record, arrival->event, stream);
@@ -137,7 +141,9 @@ gf_status gf_cuda_stage_add(struct cuda_gpu *cuda, void *base, size_t size_bytes
         if (cuda->staged[i].mirror == NULL) range = &cuda->staged[i];
     if (range == NULL) return GF_ERR_DEVICE;
     cuda->gpu.fault = (struct gf_fault){.peer = GF_RANK_NONE};
-    gf_status status = CUDA_TOLD(cuda, host_take, &mirror, size_bytes, CU_MEMHOSTALLOC_PORTABLE);
+    gf_status status = events_take(cuda);
+    if (status >= 0)
+        status = CUDA_TOLD(cuda, host_take, &mirror, size_bytes, CU_MEMHOSTALLOC_PORTABLE);
     if (status < 0) {
         gf_log_line(&cuda->log, GF_LOG_WARN, "%s", refused.text); /* why it was asked for */
         return status;
