@@ -124,11 +124,11 @@ static void process_run(bool is_child)
     gpu_upload(gpu_program.gpu->arena + AT_OWN, own, sizeof own);
     if (!gpu_program.gpu->exports)
         peer_fail(who, "this driver's memory cannot be exported: ranks go through host memory");
-    gpu_must(gf_gpu_cuda.export(gpu_program.gpu, handle, &descriptor));
+    gpu_must(gf_gpu_cuda.export_arena(gpu_program.gpu, handle, &descriptor));
     tell(handle, sizeof handle, descriptor);
     (void)close(descriptor);
     descriptor = hear(other, sizeof other);
-    gpu_must(gf_gpu_cuda.import(gpu_program.gpu, other, descriptor, &base));
+    gpu_must(gf_gpu_cuda.import_arena(gpu_program.gpu, other, descriptor, &base));
     (void)close(descriptor);
     read_theirs(who, base, is_child);
     gf_gpu_cuda.give_back(gpu_program.gpu, other, base);

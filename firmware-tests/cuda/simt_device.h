@@ -12,7 +12,6 @@
 
 #define GF_INLINE static inline __attribute__((always_inline, unused))
 #define GF_UNROLL
-#define GF_UNROLL_8
 #define GF_ROLLED
 #define gf_likely(what) (what)
 #define GF_MAIN_LOOP simt_loop(__LINE__)
@@ -74,6 +73,10 @@ GF_INLINE void gf_line_load(uint32_t words[4], uint64_t at)
 GF_INLINE void gf_half_line_load(uint32_t words[2], uint64_t at)
 {
     *(gf_half_line *)words = *(const gf_half_line *)at;
+}
+GF_INLINE double gf_f64_load(uint64_t at)
+{
+    return *(const double *)at;
 }
 GF_INLINE void gf_line_store(uint64_t at, const uint32_t words[4])
 {

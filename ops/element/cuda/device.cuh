@@ -21,7 +21,6 @@
 #ifdef __CUDACC__
 #define GF_INLINE static __device__ __forceinline__
 #define GF_UNROLL _Pragma("unroll")
-#define GF_UNROLL_8 _Pragma("unroll 8")
 #define GF_ROLLED _Pragma("unroll 1")
 /* At least `blocks` of it on a multiprocessor: without a bound a compiler spills to have more than
  * it needs. */
@@ -75,6 +74,12 @@ GF_INLINE void gf_half_line_load(uint32_t words[2], uint64_t at)
                  : "=r"(words[0]), "=r"(words[1])
                  : "l"(at)
                  : "memory");
+}
+GF_INLINE double gf_f64_load(uint64_t at)
+{
+    double value;
+    asm volatile("ld.global.f64 %0, [%1];" : "=d"(value) : "l"(at) : "memory");
+    return value;
 }
 GF_INLINE void gf_line_store(uint64_t at, const uint32_t words[4])
 {

@@ -40,6 +40,7 @@ GF_EACH_TYPE(NORM_RUNS)
  * runs. */
 GF_KERNEL_OF(norm_end, norm)
 {
+    enum { AHEAD = 8 };
     __shared__ double lanes[GF_KERNEL_LANES];
     const uint32_t lane = threadIdx.x;
     const uint32_t range = blockIdx.x;
@@ -48,8 +49,18 @@ GF_KERNEL_OF(norm_end, norm)
         (range + 1 < args.count) ? args.ranges[range + 1].first_run : args.run_count;
     const double *runs = (const double *)args.runs;
     double sum = 0.0;
-    GF_UNROLL_8
-    for (uint32_t run = first + lane; run < end; run += GF_KERNEL_LANES) sum += runs[run];
+    uint32_t run = first + lane;
+    /* All loads of a turn are on their way before the first is added. */
+    for (; (run < end) && (end - run > (AHEAD - 1) * GF_KERNEL_LANES);
+         run += AHEAD * GF_KERNEL_LANES) {
+        double ahead[AHEAD];
+        GF_UNROLL
+        for (uint32_t a = 0; a < AHEAD; a++)
+            ahead[a] = gf_f64_load(args.runs + ((uint64_t)run + a * GF_KERNEL_LANES) * 8u);
+        GF_UNROLL
+        for (uint32_t a = 0; a < AHEAD; a++) sum += ahead[a];
+    }
+    for (; run < end; run += GF_KERNEL_LANES) sum += runs[run];
     lanes[lane] = sum;
     for (uint32_t half = GF_KERNEL_LANES / 2; half > 0; half /= 2) {
         __syncthreads();
