@@ -324,6 +324,447 @@ TEST(a_malformed_frame_of_the_coordinator_ends_one_member)
     }
 }
 
+/* ---- who leaves ---- */
+
+static void wait_for(uint32_t proc, gf_member_state state)
+{
+    for (uint32_t i = 0; (i < 4000) && (control_world_state(&world, proc) != state); i++)
+        control_world_quiet(&world, 5 * CONTROL_MS);
+    assert_int_equal(control_world_state(&world, proc), state);
+}
+
+/* It is not polled for a while, and its connection has broken meanwhile. */
+static void away(uint32_t proc, uint64_t for_ns)
+{
+    world.procs[proc].stopped = true;
+    control_world_cut(&world, proc);
+    control_world_quiet(&world, for_ns);
+    world.procs[proc].stopped = false;
+    world.procs[proc].now_ns = world.now_ns;
+}
+
+TEST(a_member_leaves_at_a_regroup)
+{
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    world.procs[1].leaves = true;
+    wait_for(1, GF_MEMBER_GONE);
+    control_world_kill(&world, 1);
+    control_world_quiet(&world, SECOND);
+    all_work(2);
+    assert_int_equal(world.procs[0].number, 2);
+    control_world_close(&world);
+}
+
+TEST(a_leaver_that_was_away_as_the_list_was_made_has_left)
+{
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    world.procs[1].leaves = true;
+    wait_for(1, GF_MEMBER_READY);
+    away(1, 6 * SECOND);
+    wait_for(1, GF_MEMBER_GONE);
+    control_world_close(&world);
+}
+
+TEST(the_last_member_leaves_and_the_job_has_ended_well)
+{
+    control_world_open(&world, 1, 1);
+    control_world_quiet(&world, SECOND);
+    world.procs[0].leaves = true;
+    wait_for(0, GF_MEMBER_GONE);
+    assert_int_equal(gf_coordinator_poll(world.coordinator, world.now_ns), GF_OK);
+    control_world_close(&world);
+}
+
+TEST(a_leaver_that_alone_has_weights_hands_them_over_first)
+{
+    control_world_open(&world, 2, 1);
+    control_world_quiet(&world, SECOND);
+    control_world_kill(&world, 1);
+    control_world_quiet(&world, SECOND);
+    world.procs[0].leaves = true;
+    uint32_t second = control_world_start(&world, 1, true);
+    wait_for(0, GF_MEMBER_GONE);
+    control_world_kill(&world, 0);
+    control_world_quiet(&world, SECOND);
+    all_work(1);
+    assert_true(world.procs[second].has_state);
+    control_world_close(&world);
+}
+
+/* ---- who closes ---- */
+
+TEST(who_closes_while_others_go_on_is_named_at_once)
+{
+    struct gf_coordinator_status status;
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    gf_member_bye(world.procs[1].member);
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    assert_int_equal(control_world_state(&world, 1), GF_MEMBER_GONE);
+    control_world_kill(&world, 1);
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    all_work(2);
+    gf_coordinator_status(world.coordinator, &status);
+    assert_int_equal(status.world, 2);
+    assert_int_equal(status.error.peer, 1);
+    control_world_close(&world);
+}
+
+TEST(who_waits_hears_that_the_job_has_ended_well)
+{
+    control_world_open_growing(&world, 2, 1, 3, GF_RANK_NONE);
+    control_world_quiet(&world, SECOND);
+    world.procs[0].hangs = world.procs[1].hangs = true;
+    uint32_t third = control_world_start(&world, 2, false);
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    for (uint32_t i = 0; i < 2; i++) gf_member_bye(world.procs[i].member);
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    assert_int_equal(gf_coordinator_poll(world.coordinator, world.now_ns), GF_OK);
+    assert_int_equal(gf_member_error(world.procs[third].member)->code, GF_ERR_STATE);
+    assert_string_equal(gf_member_error(world.procs[third].member)->text, "the job has ended");
+    control_world_close(&world);
+}
+
+TEST(who_waits_and_closes_costs_nobody_a_deadline)
+{
+    control_world_open_growing(&world, 2, 1, 3, GF_RANK_NONE);
+    control_world_quiet(&world, SECOND);
+    uint32_t third = control_world_start(&world, 2, false);
+    wait_for(third, GF_MEMBER_LISTED);
+    gf_member_bye(world.procs[third].member);
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    assert_int_equal(control_world_state(&world, third), GF_MEMBER_GONE);
+    control_world_kill(&world, third);
+    all_work(2);
+    control_world_close(&world);
+}
+
+TEST(who_closes_in_a_regroup_has_left)
+{
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    control_world_kill(&world, 2);
+    wait_for(1, GF_MEMBER_LISTED);
+    gf_member_bye(world.procs[1].member);
+    control_world_quiet(&world, 200 * CONTROL_MS);
+    assert_int_equal(control_world_state(&world, 1), GF_MEMBER_GONE);
+    assert_int_equal(control_world_state(&world, 0), GF_MEMBER_WORKS);
+    assert_int_equal(gf_member_generation(world.procs[0].member)->world, 1);
+    control_world_close(&world);
+}
+
+TEST(who_closes_in_the_first_join_ends_no_other_rank_later)
+{
+    control_world_open(&world, 3, 1);
+    world.procs[2].stopped = true;
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    gf_member_bye(world.procs[1].member);
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    assert_int_equal(control_world_state(&world, 1), GF_MEMBER_GONE);
+    (void)control_world_start(&world, 1, false);
+    control_world_kill(&world, 1);
+    world.procs[2].stopped = false;
+    world.procs[2].now_ns = world.now_ns;
+    control_world_quiet(&world, SECOND);
+    all_work(3);
+    control_world_close(&world);
+}
+
+/* ---- who is cut, and who is not ---- */
+
+static const struct gf_error stands = {
+    .code = GF_ERR_TIMEOUT, .peer = GF_RANK_NONE, .tensor = GF_TENSOR_NONE, .text = "it stands"};
+
+static void edges_set(uint32_t id, uint32_t ranks)
+{
+    memset(broken, 0, sizeof broken);
+    broken[id] = ranks;
+    for (uint32_t i = 0; i < world.proc_count; i++) world.procs[i].edges = edges_say;
+}
+
+TEST(who_is_cut_although_it_is_ready_hears_so)
+{
+    struct control_ready ready = {.planned = true};
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    for (uint32_t i = 0; i < 3; i++) world.procs[i].hangs = true;
+    edges_set(0, 4);
+    gf_member_ready(world.procs[2].member, &ready);
+    control_world_quiet(&world, 20 * CONTROL_MS);
+    gf_member_fault(world.procs[0].member, &stands, false);
+    control_world_quiet(&world, 50 * CONTROL_MS);
+    assert_int_equal(control_world_state(&world, 2), GF_MEMBER_ENDED);
+    assert_int_equal(gf_member_error(world.procs[2].member)->code, GF_ERR_LINK);
+    control_world_close(&world);
+}
+
+TEST(who_is_cut_while_it_is_away_does_not_come_in_again)
+{
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    for (uint32_t i = 0; i < 3; i++) world.procs[i].hangs = true;
+    edges_set(1, 4);
+    world.procs[2].stopped = true;
+    control_world_cut(&world, 2);
+    gf_member_fault(world.procs[0].member, &stands, false);
+    for (uint32_t i = 0; i < 3; i++) world.procs[i].hangs = false;
+    away(2, 6 * SECOND);
+    control_world_quiet(&world, SECOND);
+    assert_int_equal(control_world_state(&world, 2), GF_MEMBER_ENDED);
+    assert_int_equal(control_world_state(&world, 1), GF_MEMBER_WORKS);
+    control_world_close(&world);
+}
+
+TEST(who_is_away_for_a_moment_in_an_inquiry_is_not_cut)
+{
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    for (uint32_t i = 0; i < 3; i++) world.procs[i].hangs = true;
+    gf_member_fault(world.procs[0].member, &stands, false);
+    away(2, 1200 * CONTROL_MS);
+    for (uint32_t i = 0; i < 3; i++) world.procs[i].hangs = false;
+    control_world_quiet(&world, 6 * SECOND);
+    all_work(3);
+    control_world_close(&world);
+}
+
+TEST(an_edge_to_a_rank_that_has_closed_is_nobodys_fault)
+{
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    for (uint32_t i = 0; i < 3; i++) world.procs[i].hangs = true;
+    edges_set(2, 1);
+    gf_member_bye(world.procs[0].member);
+    control_world_quiet(&world, 20 * CONTROL_MS);
+    gf_member_fault(world.procs[2].member, &stands, false);
+    for (uint32_t i = 0; i < 3; i++) world.procs[i].hangs = false;
+    control_world_quiet(&world, SECOND);
+    assert_int_equal(control_world_state(&world, 1), GF_MEMBER_WORKS);
+    assert_int_equal(control_world_state(&world, 2), GF_MEMBER_WORKS);
+    control_world_close(&world);
+}
+
+TEST(the_job_ends_where_the_host_of_the_coordinator_covers_the_broken_edges)
+{
+    control_world_open_hosted(&world, 4, 1, 0);
+    control_world_quiet(&world, SECOND);
+    for (uint32_t i = 0; i < 4; i++) world.procs[i].hangs = true;
+    edges_set(0, 2 + 4);
+    gf_member_fault(world.procs[3].member, &stands, false);
+    control_world_quiet(&world, SECOND);
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_int_equal(control_world_state(&world, i), GF_MEMBER_ENDED);
+        assert_int_equal(gf_member_error(world.procs[i].member)->code, GF_ERR_LINK);
+        assert_int_equal(gf_member_error(world.procs[i].member)->peer, 0);
+    }
+    control_world_close(&world);
+}
+
+TEST(patience_that_was_asked_for_ends)
+{
+    struct gf_coordinator_status status;
+    control_world_open(&world, 4, 1);
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    for (uint32_t id = 0; id < 4; id++) world.procs[id].hangs = true;
+    world.procs[2].computes = true;
+    gf_member_heartbeat(world.procs[2].member, world.procs[2].now_ns, SECOND);
+    control_world_quiet(&world, 2800 * CONTROL_MS);
+    gf_coordinator_status(world.coordinator, &status);
+    assert_int_equal(status.error.peer, 2);
+    control_world_close(&world);
+}
+
+TEST(calls_that_differ_are_found_whoever_is_ahead)
+{
+    struct gf_coordinator_status status;
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    for (uint32_t id = 0; id < 3; id++) {
+        world.procs[id].hangs = true;
+        gf_member_report(world.procs[id].member)->calls = (id == 0) ? 4 : 5;
+        gf_member_report(world.procs[id].member)->calls_hash = id;
+    }
+    gf_member_fault(world.procs[0].member, &stands, false);
+    control_world_quiet(&world, SECOND);
+    gf_coordinator_status(world.coordinator, &status);
+    assert_int_equal(status.error.code, GF_ERR_MISMATCH);
+    assert_int_equal(status.error.peer, 2);
+    control_world_close(&world);
+}
+
+/* ---- who cannot go on ---- */
+
+TEST(who_gives_up_in_a_regroup_ends_at_once)
+{
+    for (uint32_t listed = 0; listed < 2; listed++) {
+        control_world_open(&world, 4, 1);
+        control_world_quiet(&world, SECOND);
+        world.procs[2].stopped = (listed == 0); /* it is awaited */
+        control_world_kill(&world, 3);
+        wait_for(1, listed ? GF_MEMBER_LISTED : GF_MEMBER_READY);
+        gf_member_fault(world.procs[1].member, &stands, true);
+        control_world_quiet(&world, 50 * CONTROL_MS);
+        assert_int_equal(control_world_state(&world, 1), GF_MEMBER_ENDED);
+        assert_null(strstr(gf_member_error(world.procs[1].member)->text, "says nothing"));
+        control_world_close(&world);
+    }
+}
+
+TEST(who_fails_while_a_list_without_it_is_out_comes_in_again)
+{
+    struct control_ready ready = {.planned = true, .progress = {.steps = 0, .applied = 1}};
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    ready.progress.steps = world.procs[0].steps;
+    for (uint32_t i = 0; i < 3; i++) world.procs[i].hangs = true;
+    gf_member_ready(world.procs[0].member, &ready);
+    gf_member_ready(world.procs[1].member, &ready);
+    control_world_quiet(&world, 1900 * CONTROL_MS);
+    world.procs[1].stopped = true;
+    wait_for(0, GF_MEMBER_LISTED);
+    gf_member_fault(world.procs[2].member, &stands, false);
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    world.procs[1].stopped = false;
+    for (uint32_t i = 0; i < 3; i++) world.procs[i].hangs = false;
+    control_world_quiet(&world, 8 * SECOND);
+    all_work(3);
+    control_world_close(&world);
+}
+
+/* ---- ids ---- */
+
+TEST(a_second_process_of_an_id_ends_once_it_has_waited_for_long)
+{
+    control_world_open(&world, 2, 1);
+    control_world_quiet(&world, SECOND);
+    uint32_t second = control_world_start(&world, 1, false);
+    control_world_quiet(&world, 9 * SECOND);
+    assert_int_equal(control_world_state(&world, second), GF_MEMBER_ENDED);
+    assert_non_null(strstr(gf_member_error(world.procs[second].member)->text, "in use"));
+    control_world_close(&world);
+}
+
+TEST(two_processes_that_both_say_the_other_was_reaped_do_not_take_turns)
+{
+    control_world_open(&world, 2, 1);
+    control_world_quiet(&world, SECOND);
+    control_world_kill(&world, 1);
+    uint32_t second = control_world_start(&world, 1, true);
+    control_world_quiet(&world, SECOND);
+    uint32_t third = control_world_start(&world, 1, true);
+    control_world_quiet(&world, 12 * SECOND);
+    assert_int_equal(control_world_state(&world, second), GF_MEMBER_ENDED);
+    assert_int_equal(control_world_state(&world, third), GF_MEMBER_WORKS);
+    assert_true(world.procs[0].number <= 4);
+    control_world_close(&world);
+}
+
+TEST(an_id_that_is_new_comes_in)
+{
+    control_world_open_growing(&world, 2, 1, 4, GF_RANK_NONE);
+    (void)control_world_start(&world, 3, false); /* before the job begins */
+    control_world_quiet(&world, SECOND);
+    all_work(3);
+    assert_int_equal(world.procs[0].number, 2);
+    (void)control_world_start(&world, 2, false);
+    control_world_quiet(&world, SECOND);
+    all_work(4);
+    control_world_close(&world);
+}
+
+TEST(a_process_that_is_dropped_while_it_waits_is_not_counted)
+{
+    unsigned char nonsense = 1;
+    control_world_open_growing(&world, 2, 1, 3, GF_RANK_NONE);
+    control_world_quiet(&world, SECOND);
+    world.procs[0].hangs = world.procs[1].hangs = true;
+    uint32_t third = control_world_start(&world, 2, false);
+    control_world_quiet(&world, 200 * CONTROL_MS);
+    (void)world.procs[third].channel.driver->send(&world.procs[third].channel, 0,
+                                                  CONTROL_OFFER + 40, &nonsense, 1);
+    world.procs[third].stopped = true;
+    control_world_coordinate(&world);
+    control_world_kill(&world, third);
+    world.procs[0].hangs = world.procs[1].hangs = false;
+    control_world_quiet(&world, 2 * SECOND);
+    all_work(2);
+    assert_true(world.procs[0].number <= 2);
+    control_world_close(&world);
+}
+
+/* ---- the coordinator ---- */
+
+TEST(a_failure_that_only_one_had_heard_of_is_told_after_a_takeover)
+{
+    struct control_ready ready = {.progress = {.applied = 1}};
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    for (uint32_t i = 0; i < 3; i++) world.procs[i].hangs = true;
+    control_world_coordinator_end(&world);
+    control_world_quiet(&world, 50 * CONTROL_MS);
+    world.procs[1].stopped = true; /* the last that is awaited */
+    gf_member_ready(world.procs[0].member, &ready);
+    control_world_coordinator_begin(&world);
+    control_world_quiet(&world, 300 * CONTROL_MS);
+    world.procs[1].stopped = false;
+    control_world_quiet(&world, 200 * CONTROL_MS);
+    assert_true(gf_member_is_found(world.procs[2].member) || (world.procs[2].number == 2) ||
+                (control_world_state(&world, 2) >= GF_MEMBER_READY) ||
+                (control_world_state(&world, 2) == GF_MEMBER_LISTED));
+    control_world_close(&world);
+}
+
+TEST(a_coordinator_that_was_stopped_cuts_nobody_on_waking)
+{
+    for (uint32_t stands_still = 0; stands_still < 2; stands_still++) {
+        control_world_open(&world, 3, 1);
+        control_world_quiet(&world, SECOND);
+        if (stands_still) {
+            for (uint32_t i = 0; i < 3; i++) world.procs[i].hangs = true;
+            gf_member_fault(world.procs[0].member, &stands, false);
+            control_world_quiet(&world, 10 * CONTROL_MS);
+        }
+        uint64_t for_ns = (stands_still ? 3 : 30) * SECOND;
+        for (uint64_t spent_ns = 0; spent_ns < for_ns; spent_ns += 5 * CONTROL_MS)
+            for (uint32_t i = 0; i < 3; i++) control_world_turn(&world, i);
+        world.now_ns += for_ns;
+        for (uint32_t i = 0; i < 3; i++) world.procs[i].hangs = false;
+        control_world_quiet(&world, 5 * SECOND);
+        all_work(3);
+        assert_int_equal(world.procs[0].number, 1 + stands_still);
+        control_world_close(&world);
+    }
+}
+
+TEST(a_host_that_never_gets_ready_ends_the_job)
+{
+    control_world_open_hosted(&world, 3, 1, 0);
+    control_world_quiet(&world, SECOND);
+    world.procs[0].stopped = true; /* its coordinator is polled, the program does not come */
+    control_world_kill(&world, 1);
+    control_world_quiet(&world, 9 * SECOND);
+    assert_int_equal(control_world_state(&world, 2), GF_MEMBER_ENDED);
+    assert_int_equal(gf_member_error(world.procs[2].member)->peer, 0);
+    control_world_close(&world);
+}
+
+TEST(a_process_that_was_stopped_tries_again_before_it_ends)
+{
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    control_world_cut(&world, 1);
+    control_world_turn(&world, 1);
+    world.procs[1].stopped = true;
+    control_world_quiet(&world, 10 * SECOND);
+    world.procs[1].stopped = false;
+    world.procs[1].now_ns = world.now_ns;
+    control_world_quiet(&world, 8 * SECOND);
+    all_work(3);
+    control_world_close(&world);
+}
+
 /* ---- an adversary ---- */
 
 /* What an adversary may do, one of them a time. */

@@ -131,7 +131,7 @@ static void channel_dial(struct gf_channel *channel, uint64_t now_ns)
 {
     struct control_proc *proc = proc_of(channel);
     (void)now_ns;
-    for (uint32_t i = 0; i < GF_COORDINATOR_CONNECTIONS(the_world->ids); i++) {
+    for (uint32_t i = 0; i < GF_COORDINATOR_CONNECTIONS(the_world->id_count); i++) {
         struct control_conn *conn = &the_world->conns[i];
         if (conn->used) continue;
         *conn = (struct control_conn){.used = true, .proc = (uint32_t)(proc - the_world->procs)};
@@ -178,8 +178,8 @@ static void *zeroed(size_t bytes)
 void control_world_coordinator_begin(struct control_world *world)
 {
     world->setup.name = 1 + world->coordinators++;
-    world->channel = (struct gf_channel){.driver = &driver,
-                                         .connections_max = GF_COORDINATOR_CONNECTIONS(world->ids)};
+    world->channel = (struct gf_channel){
+        .driver = &driver, .connections_max = GF_COORDINATOR_CONNECTIONS(world->id_count)};
     world->coordinator =
         gf_coordinator_open(&world->setup, zeroed(gf_coordinator_state_bytes(&world->setup)),
                             &world->channel, world->now_ns);
@@ -213,7 +213,8 @@ uint32_t control_world_start(struct control_world *world, uint32_t id, bool rejo
     struct control_proc *proc = &world->procs[at];
     struct gf_member_setup setup = {.id = id,
                                     .world = world->ids,
-                                    .id_count = world->ids,
+                                    .id_count = world->id_count,
+                                    .is_new = id >= world->ids,
                                     .host_id = world->setup.host_id,
                                     .edges = edges_ask,
                                     .edges_of = proc,
@@ -234,7 +235,7 @@ uint32_t control_world_start(struct control_world *world, uint32_t id, bool rejo
                                   .id = id,
                                   .process = setup.process,
                                   .now_ns = world->now_ns,
-                                  .has_state = !rejoins,
+                                  .has_state = !rejoins && (id < world->ids),
                                   .state = 7};
     proc->channel = (struct gf_channel){.driver = &driver, .connections_max = 1};
     proc->member = gf_member_open(&setup, zeroed(gf_member_state_bytes(&setup)), &proc->channel,
@@ -280,13 +281,20 @@ void control_world_open(struct control_world *world, uint32_t ids, uint64_t seed
 void control_world_open_hosted(struct control_world *world, uint32_t ids, uint64_t seed,
                                uint32_t host_id)
 {
+    control_world_open_growing(world, ids, seed, ids, host_id);
+}
+
+void control_world_open_growing(struct control_world *world, uint32_t ids, uint64_t seed,
+                                uint32_t id_count, uint32_t host_id)
+{
     memset(world, 0, sizeof *world);
     the_world = world;
     world->ids = ids;
+    world->id_count = id_count;
     world->random = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
     world->now_ns = 1000 * CONTROL_MS;
     world->setup = (struct gf_coordinator_setup){.world = ids,
-                                                 .id_count = ids,
+                                                 .id_count = id_count,
                                                  .host_id = host_id,
                                                  .join_timeout_ns = JOIN_NS,
                                                  .endpoint_bytes_max = 16,
@@ -393,6 +401,7 @@ static void ready_say(struct control_proc *proc, bool planned)
 {
     struct control_ready ready = {
         .planned = planned,
+        .leaves = proc->leaves,
         .progress = {.steps = proc->steps, .applied = 1, .partial = proc->has_state ? 0 : 1}};
     gf_member_ready(proc->member, &ready);
 }
@@ -417,7 +426,7 @@ static void step_go(struct control_world *world, struct control_proc *proc)
     }
     if (proc->voted == proc->steps) {
         proc->voted++;
-        proc->vote_waiting = gf_member_waiting(proc->member);
+        proc->vote_waiting = gf_member_waiting(proc->member) + (proc->leaves ? 1u : 0u);
         report->sequence++;
     }
     report->waits_for =
@@ -440,7 +449,20 @@ static void works(struct control_world *world, struct control_proc *proc)
     if (gf_member_generation(proc->member)->number != proc->number) generation_begin(world, proc);
     step_go(world, proc);
     if (gf_member_poll(proc->member, proc->now_ns) != GF_MEMBER_WORKS) return;
-    if (proc->now_ns - proc->stuck_ns > EXCHANGE_NS) gf_member_fault(proc->member, &seen, false);
+    const struct control_closed *closed = gf_member_closed(proc->member);
+    bool is_alone = (closed != NULL) && (closed->step <= proc->steps);
+    if (is_alone || (proc->now_ns - proc->stuck_ns > EXCHANGE_NS))
+        gf_member_fault(proc->member, &seen, false);
+}
+
+/* A program whose member has ended closes it. */
+static void connection_close(struct control_world *world, uint32_t proc)
+{
+    for (uint32_t i = 0; i < CONTROL_CONNS; i++) {
+        struct control_conn *conn = &world->conns[i];
+        if (conn->used && (conn->proc == proc) && !conn->closed[TO_MEMBER])
+            channel_drop(&world->procs[proc].channel, 0);
+    }
 }
 
 void control_world_turn(struct control_world *world, uint32_t at)
@@ -461,9 +483,9 @@ void control_world_turn(struct control_world *world, uint32_t at)
         break;
     case GF_MEMBER_JOINING:
     case GF_MEMBER_READY:
-    case GF_MEMBER_CLOSING:
+    case GF_MEMBER_CLOSING: break;
     case GF_MEMBER_GONE:
-    case GF_MEMBER_ENDED: break;
+    case GF_MEMBER_ENDED: connection_close(world, at); break;
     }
 }
 

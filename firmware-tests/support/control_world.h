@@ -9,7 +9,7 @@
 
 #define CONTROL_IDS_MAX 4u
 #define CONTROL_PROCS 16u /* processes, the dead ones included */
-#define CONTROL_CONNS 24u /* as many as a coordinator of four ids takes */
+#define CONTROL_CONNS 26u /* as many as a coordinator of four ids takes */
 #define CONTROL_PIPE 64u
 #define CONTROL_MS UINT64_C(1000000)
 
@@ -40,6 +40,7 @@ struct control_proc {
     bool rejoins;
     bool hangs;    /* its steps do not end */
     bool computes; /* .. and it is behind, and waits for nobody */
+    bool leaves;   /* it wishes to leave at the next regroup */
     void (*edges)(void *proc, struct control_edges *edges_out); /* or NULL */
     uint32_t id;
     uint64_t process;
@@ -58,7 +59,8 @@ struct control_proc {
 };
 
 struct control_world {
-    uint32_t ids; /* members of the first generation, and in all */
+    uint32_t ids;      /* members of the first generation */
+    uint32_t id_count; /* .. and in all */
     uint64_t random;
     uint64_t now_ns; /* the coordinator's clock */
     bool coordinator_lives;
@@ -83,6 +85,9 @@ void control_world_open(struct control_world *world, uint32_t ids, uint64_t seed
 /* The coordinator runs in the process of that id. */
 void control_world_open_hosted(struct control_world *world, uint32_t ids, uint64_t seed,
                                uint32_t host_id);
+/* Ids below id_count may come in. */
+void control_world_open_growing(struct control_world *world, uint32_t ids, uint64_t seed,
+                                uint32_t id_count, uint32_t host_id);
 void control_world_close(struct control_world *world);
 uint32_t control_world_start(struct control_world *world, uint32_t id, bool rejoins);
 void control_world_kill(struct control_world *world, uint32_t proc);

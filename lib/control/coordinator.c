@@ -25,9 +25,20 @@ static bool may_be_listed(const struct gf_coordinator *c, const struct control_r
 {
     if (row->ended || ((row->connection == CONTROL_NONE) && !control_is_listed(c, row)))
         return false;
+    /* The first list has the ranks that the job begins with. */
+    if ((c->number == 0) && (row->offer.id >= c->setup.world)) return false;
     if (row->waits) return true;
     return control_is_member(row) && (row->said == CONTROL_SAID_READY) && !row->leaves &&
            !row->cut && !row->out;
+}
+
+void control_lost(struct gf_coordinator *c, struct control_row *row)
+{
+    if (row->connection != CONTROL_NONE) c->connection_ids[row->connection] = CONTROL_NONE;
+    row->connection = CONTROL_NONE;
+    row->owed = 0;
+    row->broke_ns = c->now_ns;
+    if (row->waits) row->waits = !row->ended && control_is_listed(c, row);
 }
 
 uint32_t control_waiting(const struct gf_coordinator *c)
@@ -61,7 +72,7 @@ void control_decide(struct gf_coordinator *c, const struct gf_error *error, bool
         row->owed &= ~(1u << CONTROL_ASK);
         if ((row->connection == CONTROL_NONE) || (!control_is_member(row) && !c->is_final))
             continue;
-        if (control_is_member(row) && (row->said >= CONTROL_SAID_READY) && !c->is_final) continue;
+        if ((row->said >= CONTROL_SAID_READY) && !row->cut && !c->is_final) continue;
         control_owe(row, CONTROL_ERROR);
     }
     control_enter(c, c->is_final ? GF_COORDINATOR_OVER : GF_COORDINATOR_REGROUP);
@@ -73,6 +84,28 @@ static void end(struct gf_coordinator *c, gf_status code, uint32_t rank, const c
         .code = code, .peer = rank, .operation = GF_OPERATION_JOIN, .tensor = GF_TENSOR_NONE};
     (void)snprintf(error.text, sizeof error.text, "%s", text);
     control_decide(c, &error, true);
+}
+
+/* Each member that lives has closed in good order. */
+static bool all_gone_look(struct gf_coordinator *c)
+{
+    uint32_t byes = 0;
+    for (uint32_t id = 0; id < c->setup.id_count; id++) {
+        const struct control_row *row = &c->rows[id];
+        byes += (row->member && (row->said == CONTROL_SAID_BYE)) ? 1u : 0u;
+        bool is_gone = (row->said == CONTROL_SAID_BYE) || control_has_died(row) || row->cut;
+        if (row->member && !is_gone) return false;
+    }
+    if (byes == 0) return false;
+    end(c, GF_ERR_STATE, GF_RANK_NONE, "the job has ended");
+    for (uint32_t id = 0; id < c->setup.id_count; id++) {
+        struct control_row *row = &c->rows[id];
+        if (row->said != CONTROL_SAID_BYE) continue;
+        row->owed = 0;
+        if (row->connection != CONTROL_NONE) control_owe(row, CONTROL_ALL_GONE);
+    }
+    c->is_well = true;
+    return true;
 }
 
 /* ---- the list of the next generation ---- */
@@ -120,16 +153,60 @@ static bool is_enough(struct gf_coordinator *c)
     return false;
 }
 
+/* Leavers are in order: they may go. */
+static void leavers_go(struct gf_coordinator *c)
+{
+    for (uint32_t id = 0; id < c->setup.id_count; id++) {
+        struct control_row *row = &c->rows[id];
+        if (!control_is_here(row) || !row->leaves || (row->said != CONTROL_SAID_READY)) continue;
+        row->said = CONTROL_SAID_BYE;
+        control_owe(row, CONTROL_ALL_GONE);
+    }
+}
+
+/* Nobody but leavers has whole weights. One of them stays for a generation, if there is anybody to
+ * hand its weights to; else all of them go. */
+static void leavers_look(struct gf_coordinator *c)
+{
+    struct control_row *leaver = NULL;
+    bool is_taken = false;
+    if (holding_of(c) == HOLDS_WEIGHTS) return;
+    for (uint32_t id = 0; id < c->setup.id_count; id++) {
+        struct control_row *row = &c->rows[id];
+        is_taken = is_taken || may_be_listed(c, row);
+        if (!control_is_here(row) || !row->leaves || (row->said != CONTROL_SAID_READY)) continue;
+        if ((leaver == NULL) && !row->cut && (row->progress.partial == 0)) leaver = row;
+    }
+    if (leaver == NULL) return;
+    if (is_taken)
+        leaver->leaves = false;
+    else if (!is_anybody_missed(c))
+        leavers_go(c);
+}
+
+/* A fabric where all have one, else sockets; nothing where all ranks are on one node. */
+static uint32_t network_choose(const struct gf_coordinator *c)
+{
+    bool one_node = true;
+    uint32_t network = GF_NETWORK_FABRIC;
+    const struct gf_offer *first = &c->rows[c->next_ids[0]].offer.values;
+    for (uint32_t rank = 0; rank < c->next_world; rank++) {
+        const struct gf_offer *values = &c->rows[c->next_ids[rank]].offer.values;
+        one_node = one_node && (values->node == first->node);
+        if (values->fabric == 0) network = GF_NETWORK_LINK;
+    }
+    return one_node ? (uint32_t)GF_NETWORK_NONE : network;
+}
+
 static void list_make(struct gf_coordinator *c)
 {
     uint32_t world = 0;
-    if (!is_enough(c)) return;
+    if (c->number != 0) leavers_look(c);
+    if (all_gone_look(c) || !is_enough(c)) return;
+    leavers_go(c);
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         struct control_row *row = &c->rows[id];
         if (may_be_listed(c, row)) c->next_ids[world++] = id;
-        if (!control_is_here(row) || !row->leaves || (row->said != CONTROL_SAID_READY)) continue;
-        row->said = CONTROL_SAID_BYE; /* it leaves now */
-        control_owe(row, CONTROL_ALL_GONE);
     }
     c->next = ++c->used;
     c->listing = true;
@@ -143,6 +220,7 @@ static void list_make(struct gf_coordinator *c)
         control_owe(row, CONTROL_LIST);
     }
     c->next_world = world;
+    c->network = network_choose(c);
     control_enter(c, GF_COORDINATOR_GATHER);
 }
 
@@ -179,18 +257,30 @@ static void row_begin(struct gf_coordinator *c, uint32_t id)
     struct control_row *row = &c->rows[id];
     bool was_ready = control_is_member(row) && (row->said == CONTROL_SAID_READY) && !row->leaves;
     bool listed = (row->listed == c->next);
+    bool closed = row->member && (row->said == CONTROL_SAID_BYE);
+    bool is_told = control_is_member(row) && !listed && !closed;
     /* It was late: it comes in as one that waits. */
     row->waits =
         !listed && (row->waits || (was_ready && !row->cut)) && (row->connection != CONTROL_NONE);
     row->member = listed;
     row->listed = 0;
-    row->cut = row->out = row->leaves = false;
-    row->said = CONTROL_SAID_NOTHING;
+    row->cut = row->out = row->leaves = row->planned = row->closes = row->gives_up = false;
+    /* The host of the coordinator has closed, and waits for all others. */
+    bool stays = closed && !control_may_be_cut(c, id);
+    row->said = stays ? CONTROL_SAID_BYE : CONTROL_SAID_NOTHING;
     row->progress = (struct gf_members_progress){0};
     row->report = (struct control_report){.waits_for = GF_RANK_NONE};
     row->patience_ns = 0;
     row->answered = 0;
+    if (!listed &&
+        ((row->owed & 1u << CONTROL_GO) != 0)) { /* it has had a part of the one before */
+        c->channel->driver->drop(c->channel, row->connection);
+        control_lost(c, row);
+    }
+    if (closed && !listed && !stays) control_owe(row, CONTROL_ALL_GONE);
+    if (is_told && !row->waits) control_owe(row, CONTROL_ERROR); /* it may not know it yet */
     if (!listed) return;
+    row->total = row->endpoint_total;
     row->member_process = row->process;
     row->rank = row->next_rank;
     row->heard_ns = c->now_ns;
@@ -208,6 +298,8 @@ static void generation_begin(struct gf_coordinator *c)
         list = control_list_hash(list, c->next_ids[rank], c->rows[c->next_ids[rank]].process);
     c->go.list = c->list = list;
     c->number = c->next;
+    c->side = 1 - c->side;
+    c->closed.rank = GF_RANK_NONE;
     c->world = c->next_world;
     for (uint32_t id = 0; id < c->setup.id_count; id++) row_begin(c, id);
     c->error.code = GF_OK;
@@ -249,26 +341,49 @@ static void first_is_late(struct gf_coordinator *c)
     missing_text(c, missing, sizeof missing);
     for (uint32_t id = c->setup.world; id-- > 0;)
         if (c->listing ? (c->rows[id].endpoint_for != c->next) : !c->rows[id].waits) named = id;
-    (void)snprintf(text, sizeof text, "ranks %s did not join within %.1f s", missing,
-                   (double)c->terms.join_timeout_ns / 1e9);
+    if (missing[0] == '\0')
+        (void)snprintf(
+            text, sizeof text,
+            "the generation under way can't be taken over: not all of its ranks are here");
+    else
+        (void)snprintf(text, sizeof text, "ranks %s did not join within %.1f s", missing,
+                       (double)c->terms.join_timeout_ns / 1e9);
     end(c, GF_ERR_TIMEOUT, named, text);
+}
+
+static bool endpoint_is_here(const struct gf_coordinator *c, const struct control_row *row)
+{
+    return (row->endpoint_for == c->next) && (row->connection != CONTROL_NONE) &&
+           (row->endpoint_have == row->endpoint_total);
+}
+
+/* Who is late is left out, unless nobody else has whole weights: then the list stands. */
+static bool late_leave(struct gf_coordinator *c)
+{
+    for (uint32_t id = 0; id < c->setup.id_count; id++) {
+        struct control_row *row = &c->rows[id];
+        if (control_is_listed(c, row) && !endpoint_is_here(c, row)) row->out = row->member;
+    }
+    bool is_whole =
+        (holding_of(c) == HOLDS_WEIGHTS) || (c->now_ns - c->left_ns >= c->terms.join_timeout_ns);
+    for (uint32_t id = 0; id < c->setup.id_count; id++) {
+        struct control_row *row = &c->rows[id];
+        if (!control_is_listed(c, row) || endpoint_is_here(c, row)) continue;
+        if (!is_whole) row->out = false;
+        if (!is_whole || !row->waits) continue;
+        if (row->connection != CONTROL_NONE) {
+            c->channel->driver->drop(c->channel, row->connection);
+            control_lost(c, row);
+        }
+        row->waits = false;
+    }
+    return is_whole;
 }
 
 /* Of the list some have ended, or are late: a new one without them, which costs a number. */
 static void list_again(struct gf_coordinator *c, bool late)
 {
-    for (uint32_t id = 0; late && (id < c->setup.id_count); id++) {
-        struct control_row *row = &c->rows[id];
-        if (!control_is_listed(c, row) || (row->endpoint_for == c->next)) continue;
-        if (row->waits && (row->connection != CONTROL_NONE)) {
-            c->channel->driver->drop(c->channel, row->connection);
-            c->connection_ids[row->connection] = CONTROL_NONE;
-            row->connection = CONTROL_NONE;
-        }
-        row->waits = false;
-        row->out = row->member;
-    }
-    list_make(c);
+    if (!late || late_leave(c)) list_make(c);
 }
 
 static void gather_poll(struct gf_coordinator *c)
@@ -288,13 +403,9 @@ static void gather_poll(struct gf_coordinator *c)
     bool ended = false;
     for (uint32_t rank = 0; rank < c->next_world; rank++) {
         const struct control_row *row = &c->rows[c->next_ids[rank]];
-        bool lives =
-            !row->ended && control_is_listed(c, row) && (row->waits || control_is_member(row));
-        ended = ended || !lives;
-        lack += ((row->endpoint_for == c->next) && (row->connection != CONTROL_NONE) &&
-                 (row->endpoint_have == row->endpoint_total))
-                    ? 0u
-                    : 1u;
+        bool goes_on = row->waits || (control_is_member(row) && (row->said != CONTROL_SAID_BYE));
+        if (row->ended || !control_is_listed(c, row) || !goes_on) ended = true;
+        lack += endpoint_is_here(c, row) ? 0u : 1u;
     }
     if ((lack == 0) && !ended)
         generation_begin(c);
@@ -323,8 +434,8 @@ static bool deaths_look(struct gf_coordinator *c)
         if (count++ > 0) continue;
         error.peer = row->rank;
         error.step = row->report.step;
-        (void)snprintf(error.text, sizeof error.text, "rank %u died (its process has ended)",
-                       row->rank);
+        (void)snprintf(error.text, sizeof error.text, "rank %u %s", row->rank,
+                       row->gives_up ? "gives up" : "died (its process has ended)");
     }
     if (count == 0) return false;
     if (count > 1) {
@@ -334,27 +445,6 @@ static bool deaths_look(struct gf_coordinator *c)
     }
     /* that of the process which hosts the coordinator ends it, too: this is another's */
     control_decide(c, &error, false);
-    return true;
-}
-
-/* Each member that lives has closed in good order. */
-static bool all_gone_look(struct gf_coordinator *c)
-{
-    uint32_t byes = 0;
-    for (uint32_t id = 0; id < c->setup.id_count; id++) {
-        const struct control_row *row = &c->rows[id];
-        byes += (row->member && (row->said == CONTROL_SAID_BYE)) ? 1u : 0u;
-        if (row->member && (row->said != CONTROL_SAID_BYE) && !control_has_died(row)) return false;
-    }
-    if (byes == 0) return false;
-    end(c, GF_ERR_STATE, GF_RANK_NONE, "the job has ended");
-    for (uint32_t id = 0; id < c->setup.id_count; id++) {
-        struct control_row *row = &c->rows[id];
-        if (!row->member || (row->said != CONTROL_SAID_BYE)) continue;
-        row->owed = 0;
-        if (row->connection != CONTROL_NONE) control_owe(row, CONTROL_ALL_GONE);
-    }
-    c->error.code = GF_OK;
     return true;
 }
 
@@ -380,6 +470,21 @@ static void run_poll(struct gf_coordinator *c)
     if (planned) control_enter(c, GF_COORDINATOR_REGROUP);
 }
 
+/* The coordinator goes with its host, so nobody goes on without it; then the job has ended. */
+static bool host_is_late(struct gf_coordinator *c)
+{
+    char text[160];
+    uint32_t rank = c->rows[c->setup.host_id].rank;
+    if (c->now_ns - c->left_ns < c->terms.join_timeout_ns) return false;
+    (void)snprintf(
+        text, sizeof text,
+        "rank %u, in whose process the coordinator runs, did not begin the regroup within "
+        "%.1f s",
+        rank, (double)c->terms.join_timeout_ns / 1e9);
+    end(c, GF_ERR_TIMEOUT, rank, text);
+    return true;
+}
+
 /* For whom a regroup waits, and how long: README.md, rule 3. */
 static void regroup_poll(struct gf_coordinator *c)
 {
@@ -399,14 +504,14 @@ static void regroup_poll(struct gf_coordinator *c)
         may_live = true;
         if (row->out) continue;
         if (id == c->setup.host_id)
-            awaited = true;
+            awaited = awaited || !host_is_late(c);
         else if (row->connection != CONTROL_NONE)
             awaited = awaited || (age_ns < part_ns);
         else
             awaited = awaited || (age_ns < broken_ns);
     }
     if ((2 * ready < member_count(c)) && may_live) awaited = awaited || (age_ns < part_ns);
-    if (!awaited) list_make(c);
+    if ((c->state == GF_COORDINATOR_REGROUP) && !awaited) list_make(c);
 }
 
 /* ---- the poll ---- */
@@ -429,7 +534,8 @@ static void alive_say(struct gf_coordinator *c)
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         struct control_row *row = &c->rows[id];
         bool hangs = row->waits || (row->said == CONTROL_SAID_READY) ||
-                     (row->said == CONTROL_SAID_FAULT) || control_is_listed(c, row);
+                     (row->said == CONTROL_SAID_FAULT) || control_is_listed(c, row) ||
+                     (row->said == CONTROL_SAID_BYE);
         if ((row->connection != CONTROL_NONE) && (changed || hangs))
             control_owe(row, CONTROL_WAITING);
     }
@@ -438,7 +544,7 @@ static void alive_say(struct gf_coordinator *c)
 static gf_status over_poll(struct gf_coordinator *c)
 {
     if (control_owes(c) || !c->channel->driver->flushed(c->channel)) return GF_AGAIN;
-    return c->error.code;
+    return c->is_well ? GF_OK : c->error.code;
 }
 
 gf_status gf_coordinator_poll(struct gf_coordinator *c, uint64_t now_ns)
@@ -449,10 +555,12 @@ gf_status gf_coordinator_poll(struct gf_coordinator *c, uint64_t now_ns)
     status = control_events(c, &more);
     if (status < 0) return status;
     switch (more ? GF_COORDINATOR_OVER : c->state) { /* events go before deadlines */
-    case GF_COORDINATOR_GATHER: gather_poll(c); break;
+    case GF_COORDINATOR_GATHER:
+        if ((c->number == 0) || !all_gone_look(c)) gather_poll(c);
+        break;
     case GF_COORDINATOR_RUN: run_poll(c); break;
     case GF_COORDINATOR_INQUIRE:
-        if (!deaths_look(c)) control_inquiry_poll(c);
+        if (!all_gone_look(c) && !deaths_look(c)) control_inquiry_poll(c);
         break;
     case GF_COORDINATOR_REGROUP:
         if (!all_gone_look(c)) regroup_poll(c);
@@ -468,7 +576,7 @@ gf_status gf_coordinator_poll(struct gf_coordinator *c, uint64_t now_ns)
 
 size_t gf_coordinator_state_bytes(const struct gf_coordinator_setup *setup)
 {
-    size_t row_bytes = sizeof(struct control_row) + setup->endpoint_bytes_max;
+    size_t row_bytes = sizeof(struct control_row) + 2 * setup->endpoint_bytes_max;
     size_t numbers = 2 * (size_t)setup->id_count + GF_COORDINATOR_CONNECTIONS(setup->id_count);
     return sizeof(struct gf_coordinator) + setup->id_count * row_bytes + numbers * sizeof(uint32_t);
 }
@@ -491,6 +599,7 @@ struct gf_coordinator *gf_coordinator_open(const struct gf_coordinator_setup *se
     for (uint32_t i = 0; i < channel->connections_max; i++) c->connection_ids[i] = CONTROL_NONE;
     for (uint32_t id = 0; id < setup->id_count; id++) c->rows[id].connection = CONTROL_NONE;
     c->polled_ns = now_ns;
+    c->closed.rank = GF_RANK_NONE;
     return c;
 }
 
@@ -501,6 +610,7 @@ void gf_coordinator_status(const struct gf_coordinator *c, struct gf_coordinator
                                                  .world = c->world,
                                                  .waiting = control_waiting(c),
                                                  .error = c->error};
+    if (c->is_well) status_out->error.code = GF_OK;
     for (uint32_t id = 0; id < c->setup.id_count; id++)
         status_out->here += control_is_here(&c->rows[id]) ? 1u : 0u;
 }

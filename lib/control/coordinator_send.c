@@ -4,7 +4,7 @@
 
 #define COORDINATOR_FRAMES                                                               \
     (1u << CONTROL_LIST | 1u << CONTROL_GO | 1u << CONTROL_WAITING | 1u << CONTROL_ASK | \
-     1u << CONTROL_ERROR | 1u << CONTROL_ALL_GONE)
+     1u << CONTROL_ERROR | 1u << CONTROL_ALL_GONE | 1u << CONTROL_CLOSED)
 
 void control_owe(struct control_row *row, control_frame frame)
 {
@@ -26,20 +26,6 @@ bool control_owes(const struct gf_coordinator *c)
     return false;
 }
 
-/* A fabric where all have one, else sockets; nothing where all ranks are on one node. */
-static uint32_t network_choose(const struct gf_coordinator *c)
-{
-    bool one_node = true;
-    uint32_t network = GF_NETWORK_FABRIC;
-    const struct gf_offer *first = &c->rows[c->next_ids[0]].offer.values;
-    for (uint32_t rank = 0; rank < c->next_world; rank++) {
-        const struct gf_offer *values = &c->rows[c->next_ids[rank]].offer.values;
-        one_node = one_node && (values->node == first->node);
-        if (values->fabric == 0) network = GF_NETWORK_LINK;
-    }
-    return one_node ? (uint32_t)GF_NETWORK_NONE : network;
-}
-
 static void list_put(struct gf_coordinator *c, uint32_t id, struct gf_put *put)
 {
     const struct control_row *row = &c->rows[id];
@@ -47,7 +33,7 @@ static void list_put(struct gf_coordinator *c, uint32_t id, struct gf_put *put)
                                 .number = c->next,
                                 .rank = row->next_rank,
                                 .world = c->next_world,
-                                .network = network_choose(c),
+                                .network = c->network,
                                 .comes_in = row->waits && (c->number != 0)};
     control_list_walk(&(struct gf_walk){.put = put}, &list);
 }
@@ -59,12 +45,12 @@ static void go_put(const struct gf_coordinator *c, struct gf_put *put, uint32_t 
     control_go_walk(&(struct gf_walk){.put = put}, &go);
     while ((*rank < c->world) && (put->left > CONTROL_PIECE_BYTES)) {
         uint32_t id = c->rank_ids[*rank];
-        uint32_t total = c->rows[id].endpoint_total;
+        uint32_t total = c->rows[id].total;
         size_t room = put->left - CONTROL_PIECE_BYTES;
         struct control_piece piece = {.rank = *rank, .total = total, .at = *at};
         piece.bytes = (total - *at < room) ? total - *at : (uint32_t)room;
         control_piece_walk(&(struct gf_walk){.put = put}, &piece);
-        gf_put_bytes(put, c->endpoints + id * c->setup.endpoint_bytes_max + *at, piece.bytes);
+        gf_put_bytes(put, control_endpoint(c, false, id) + *at, piece.bytes);
         *at += piece.bytes;
         if (*at < total) continue;
         *at = 0;
@@ -82,9 +68,20 @@ static void finding_put(const struct gf_coordinator *c, const struct control_row
         .peer = GF_RANK_NONE,
         .tensor = GF_TENSOR_NONE,
         .text = "the other ranks went on without this one, as nothing was heard of it"};
-    bool known = control_is_member(row) || c->is_final;
-    struct control_finding finding = {.may_go_on = !c->is_final && !(known && row->cut),
-                                      .error = known ? c->error : left_out};
+    static const struct gf_error was_cut = {
+        .code = GF_ERR_PEER,
+        .peer = GF_RANK_NONE,
+        .tensor = GF_TENSOR_NONE,
+        .text = "the other ranks went on without this one: a connection to it was broken, or it "
+                "lagged behind"};
+    bool is_member = control_is_member(row);
+    bool banned = (row->banned == row->process);
+    bool known = c->is_final || (is_member && (c->error.code != GF_OK));
+    struct control_finding finding = {.may_go_on = !c->is_final && !row->ended && !banned &&
+                                                   !(is_member && row->cut),
+                                      .error = known    ? c->error
+                                               : banned ? was_cut
+                                                        : left_out};
     control_finding_walk(&(struct gf_walk){.put = put}, &finding);
 }
 
@@ -100,10 +97,11 @@ static bool frame_send(struct gf_coordinator *c, uint32_t id, control_frame fram
     case CONTROL_GO: go_put(c, &put, &rank, &at); break;
     case CONTROL_WAITING:
         gf_put_u32(&put, c->number);
-        gf_put_u32(&put, control_waiting(c));
+        gf_put_u32(&put, c->waiting);
         break;
     case CONTROL_ASK: gf_put_u32(&put, c->inquiry); break;
     case CONTROL_ERROR: finding_put(c, row, &put); break;
+    case CONTROL_CLOSED: control_closed_walk(&(struct gf_walk){.put = &put}, &c->closed); break;
     default: break; /* ALL_GONE has no payload */
     }
     if (c->channel->driver->send(c->channel, row->connection, frame, c->scratch,
@@ -119,8 +117,10 @@ void control_flush(struct gf_coordinator *c)
 {
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         struct control_row *row = &c->rows[id];
-        for (uint32_t frame = 1; frame < CONTROL_FRAME_COUNT; frame++)
-            while ((row->connection != CONTROL_NONE) && ((row->owed & (1u << frame)) != 0))
-                if (!frame_send(c, id, (control_frame)frame)) break;
+        bool room = (row->connection != CONTROL_NONE) && (row->owed != 0);
+        /* A frame for which there is no room holds up those after it: they speak of what it says. */
+        for (uint32_t frame = 1; room && (frame < CONTROL_FRAME_COUNT); frame++)
+            while (room && ((row->owed & (1u << frame)) != 0))
+                room = frame_send(c, id, (control_frame)frame);
     }
 }

@@ -25,6 +25,7 @@ struct control_row {
     bool waits;          /* it is of no generation and fits: it is of the next list */
     uint64_t broke_ns;   /* when its connection broke, where there is none */
     struct control_offer offer;
+    uint64_t banned; /* the process that was cut and shall not come in again; 0: none */
 
     /* the generation under way */
     bool member;             /* this id is on its list, */
@@ -32,6 +33,9 @@ struct control_row {
     uint32_t rank;
     control_said said;
     bool leaves;
+    bool planned;                        /* READY was said without a failure */
+    bool closes;                         /* BYE was heard, and report.step is when */
+    bool gives_up;                       /* it has ended because it said so */
     bool cut;                            /* the next list is without it: its process ends */
     bool out;                            /* so is this, and its process may come in again */
     struct gf_members_progress progress; /* of READY */
@@ -42,16 +46,18 @@ struct control_row {
     uint32_t endpoint_for; /* the list for which its endpoint is here, as far as it is */
     uint32_t endpoint_total;
     uint32_t endpoint_have;
+    uint32_t total; /* bytes of its endpoint in the generation under way */
 
     /* words */
     uint32_t owed;    /* bits 1 << control_frame */
     uint32_t go_rank; /* GO: the next piece */
     uint32_t go_at;
     uint64_t heard_ns;    /* its last word */
+    uint64_t back_ns;     /* its last offer */
     uint64_t patience_ns; /* it has asked to be awaited until then */
     uint32_t answered;    /* the last inquiry that it has answered */
     struct control_report report;
-    struct control_refusal refusal;
+    uint32_t edges; /* broken ones, while they are counted */
 };
 
 struct gf_coordinator {
@@ -70,20 +76,26 @@ struct gf_coordinator {
     bool listing;       /* a list is out: the generation `next` of next_world ranks is to come */
     uint32_t next;
     uint32_t next_world;
-    uint32_t used;            /* the highest number given, by whatever coordinator */
-    struct control_go go;     /* of the generation under way */
-    uint32_t waiting;         /* as it was told last */
-    uint32_t inquiry;         /* number of the last one */
-    uint64_t inquiry_ns;      /* when it began */
-    struct gf_error seen;     /* what its first asker saw */
-    bool is_fault_pending;    /* .. before a generation was taken over */
-    uint64_t nobody_step;     /* + 1: in that step an inquiry found nobody; 0: in none */
-    struct gf_error error;    /* the last finding */
-    bool is_final;            /* .. ends the job */
-    uint32_t *connection_ids; /* [channel->connections_max], CONTROL_NONE: nobody has offered */
-    uint32_t *rank_ids;       /* [id_count] by rank of the generation under way */
-    uint32_t *next_ids;       /* [id_count] by rank of the list */
-    unsigned char *endpoints; /* [id_count][endpoint_bytes_max], by id */
+    uint32_t used;                /* the highest number given, by whatever coordinator */
+    struct control_go go;         /* of the generation under way */
+    uint32_t waiting;             /* as it was told last */
+    uint32_t inquiry;             /* number of the last one */
+    uint64_t inquiry_ns;          /* when it began */
+    struct gf_error seen;         /* what its first asker saw */
+    bool is_fault_pending;        /* .. before a generation was taken over */
+    uint64_t nobody_step;         /* + 1: in that step an inquiry found nobody; 0: in none */
+    struct gf_error error;        /* the last finding */
+    bool is_final;                /* .. ends the job, */
+    bool is_well;                 /* in good order */
+    struct control_closed closed; /* of the generation under way */
+    uint32_t network;             /* a gf_network, of the list */
+    uint32_t side;                /* of endpoints[]: the generation under way */
+    uint32_t *connection_ids;     /* [channel->connections_max], CONTROL_NONE: nobody has offered */
+    uint32_t *rank_ids;           /* [id_count] by rank of the generation under way */
+    uint32_t *next_ids;           /* [id_count] by rank of the list */
+    /* [2][id_count][endpoint_bytes_max], by id: of the generation under way, which may still be told
+     * to a slow member, and of the list */
+    unsigned char *endpoints;
     unsigned char scratch[GF_CHANNEL_PAYLOAD_MAX];
     struct control_row rows[]; /* [id_count] */
 };
@@ -114,6 +126,15 @@ static inline bool control_may_be_cut(const struct gf_coordinator *c, uint32_t i
 {
     return id != c->setup.host_id;
 }
+/* Endpoint of an id: of the generation under way, or of the list that is out. */
+static inline unsigned char *control_endpoint(const struct gf_coordinator *c, bool of_list,
+                                              uint32_t id)
+{
+    size_t side = of_list ? 1 - c->side : c->side;
+    return c->endpoints + (side * c->setup.id_count + id) * c->setup.endpoint_bytes_max;
+}
+/* The end of its connection, of which its process may live on. */
+void control_lost(struct gf_coordinator *c, struct control_row *row);
 uint32_t control_waiting(const struct gf_coordinator *c); /* processes that wait to come in */
 void control_enter(struct gf_coordinator *c, gf_coordinator_state state);
 /* The finding: all members hear it; then the job goes on without those that are cut, or ends. */

@@ -98,6 +98,7 @@ static void row_take(struct gf_coordinator *c, uint32_t connection,
         row->ended = row->waits = false;
         row->answered = 0;
         row->listed = 0; /* another process was on the list */
+        if (!row->member) row->said = CONTROL_SAID_NOTHING;
     }
     /* What it had said to the coordinator before this one; READY it says again. */
     if (c->number == 0) {
@@ -112,7 +113,7 @@ static void row_take(struct gf_coordinator *c, uint32_t connection,
      * the generation that this one goes on with, since each list has one. */
     if (offer->standing.listed > c->used) c->used = offer->standing.listed;
     row->owed = 0;
-    row->heard_ns = c->now_ns;
+    row->heard_ns = row->back_ns = c->now_ns;
     row->go_rank = row->go_at = 0;
     c->connection_ids[connection] = offer->id;
 }
@@ -120,8 +121,9 @@ static void row_take(struct gf_coordinator *c, uint32_t connection,
 /* The coordinator repeats its last word. */
 static void word_repeat(struct gf_coordinator *c, struct control_row *row)
 {
+    if (c->closed.rank != GF_RANK_NONE) control_owe(row, CONTROL_CLOSED);
     if (c->state == GF_COORDINATOR_OVER) {
-        control_owe(row, (c->error.code == GF_OK) ? CONTROL_ALL_GONE : CONTROL_ERROR);
+        control_owe(row, c->is_well ? CONTROL_ALL_GONE : CONTROL_ERROR);
         return;
     }
     if (row->offer.standing.generation < c->number)
@@ -129,7 +131,7 @@ static void word_repeat(struct gf_coordinator *c, struct control_row *row)
     if (control_is_listed(c, row)) {
         row->endpoint_for = 0;
         control_owe(row, CONTROL_LIST);
-    } else if ((c->error.code != GF_OK) && (row->said < CONTROL_SAID_READY)) {
+    } else if ((c->error.code != GF_OK) && ((row->said < CONTROL_SAID_READY) || row->cut)) {
         control_owe(row, CONTROL_ERROR);
     } else if (c->state == GF_COORDINATOR_INQUIRE) {
         control_owe(row, CONTROL_ASK);
@@ -143,6 +145,11 @@ static void waits_take(struct gf_coordinator *c, struct control_row *row)
     char text[240];
     const struct control_row *reference = reference_of(c);
     uint32_t connection = row->connection;
+    if (row->banned == row->process) {
+        row->waits = false;
+        control_owe(row, CONTROL_ERROR);
+        return;
+    }
     if ((reference != NULL) && (reference != row) &&
         offer_differs(reference, &row->offer, text, sizeof text)) {
         if (c->number != 0) {
@@ -196,6 +203,21 @@ static bool is_complete(struct gf_coordinator *c, const struct control_standing 
     return (here == of->world) && (list == of->list);
 }
 
+/* Somebody is READY after a failure that the others may not have heard of: another coordinator had
+ * told it, or it is the first to be here again. */
+static void failure_look(struct gf_coordinator *c)
+{
+    for (uint32_t rank = 0; rank < c->world; rank++) {
+        const struct control_row *row = &c->rows[c->rank_ids[rank]];
+        if (!control_is_member(row) || (row->said != CONTROL_SAID_READY) || row->planned) continue;
+        struct gf_error error = {.code = GF_ERR_PEER, .peer = GF_RANK_NONE};
+        (void)snprintf(error.text, sizeof error.text, "rank %u begins a regroup after a failure",
+                       row->rank);
+        control_decide(c, &error, false);
+        return;
+    }
+}
+
 static void take_over(struct gf_coordinator *c, const struct control_standing *of)
 {
     c->number = of->generation;
@@ -212,22 +234,18 @@ static void take_over(struct gf_coordinator *c, const struct control_standing *o
     gf_log_line(&c->setup.log, GF_LOG_INFO, "generation %u of %u ranks was taken over", c->number,
                 c->world);
     control_enter(c, GF_COORDINATOR_RUN);
+    failure_look(c);
     for (uint32_t id = 0; id < c->setup.id_count; id++)
         if (c->rows[id].said != CONTROL_SAID_READY) left_out_tell(&c->rows[id]); /* else it waits */
-    if (c->is_fault_pending) control_inquire(c, &c->seen);
+    if (c->is_fault_pending && (c->state == GF_COORDINATOR_RUN)) control_inquire(c, &c->seen);
 }
 
-/* A process that names a later generation was let into it, and no member of this one was: it has no
- * weights of its own yet, so it comes in as one that waits. */
-static void takeover_look(struct gf_coordinator *c)
+/* With this offer, is its generation whole? A process that names a later one was let into it, and no
+ * member of this one was: it has no weights of its own yet, so it comes in as one that waits. */
+static void takeover_look(struct gf_coordinator *c, const struct control_row *row)
 {
-    for (uint32_t id = 0; id < c->setup.id_count; id++) {
-        const struct control_standing *standing = &c->rows[id].offer.standing;
-        if ((c->rows[id].connection == CONTROL_NONE) || (standing->generation == 0)) continue;
-        if (!is_complete(c, standing)) continue;
-        take_over(c, standing);
-        return;
-    }
+    const struct control_standing standing = row->offer.standing;
+    if ((standing.generation != 0) && is_complete(c, &standing)) take_over(c, &standing);
 }
 
 static void offer_take(struct gf_coordinator *c, uint32_t connection, struct gf_get *get)
@@ -244,6 +262,12 @@ static void offer_take(struct gf_coordinator *c, uint32_t connection, struct gf_
                c->setup.id_count);
         return;
     }
+    if (offer.first_world != c->setup.world) {
+        refuse(c, connection, GF_ERR_MISMATCH, false,
+               "rank %u has job.world %u, the coordinator of this job has %u", offer.id,
+               offer.first_world, c->setup.world);
+        return;
+    }
     struct control_row *row = &c->rows[offer.id];
     if (c->state == GF_COORDINATOR_OVER) {
         bool is_told = row->member && (row->member_process == offer.process);
@@ -255,7 +279,7 @@ static void offer_take(struct gf_coordinator *c, uint32_t connection, struct gf_
     row_take(c, connection, &offer);
     if (c->number == 0) {
         waits_take(c, row);
-        if (c->state == GF_COORDINATOR_GATHER) takeover_look(c);
+        if (c->state == GF_COORDINATOR_GATHER) takeover_look(c, row);
     } else if (control_is_member(row)) {
         word_repeat(c, row);
     } else {
@@ -270,7 +294,7 @@ static void offer_take(struct gf_coordinator *c, uint32_t connection, struct gf_
 static bool endpoint_take(struct gf_coordinator *c, uint32_t id, struct gf_get *get)
 {
     struct control_row *row = &c->rows[id];
-    unsigned char *to = c->endpoints + id * c->setup.endpoint_bytes_max;
+    unsigned char *to = control_endpoint(c, true, id);
     while (get->left > 0) {
         struct control_piece piece = {0};
         control_piece_walk(&(struct gf_walk){.get = get}, &piece);
@@ -295,7 +319,10 @@ static bool report_take(struct gf_coordinator *c, struct control_row *row, struc
     struct control_report report = {0};
     control_report_walk(&(struct gf_walk){.get = get}, &report);
     if (get->bad) return false;
-    row->report = report;
+    /* Its answer is of one moment, and STATUS has no edges. */
+    bool keeps = (report.inquiry == 0) && (c->state == GF_COORDINATOR_INQUIRE) &&
+                 (row->answered == c->inquiry);
+    if (!keeps) row->report = report;
     row->patience_ns = c->now_ns + report.patience_ns;
     if (report.inquiry != 0) row->answered = report.inquiry;
     return true;
@@ -310,15 +337,17 @@ static bool fault_take(struct gf_coordinator *c, struct control_row *row, struct
     row->report.edges = fault.edges;
     if (fault.ends) {
         struct gf_error error = fault.error;
-        row->ended = true; /* for its generation it is as one that has ended, */
-        row->cut = true;
+        row->ended = row->gives_up = true; /* for its generation it is as one that has ended */
         error.peer = row->rank;
         bool joins = (c->number == 0) && (row->offer.standing.generation == 0);
-        if ((c->state == GF_COORDINATOR_OVER) || (c->state == GF_COORDINATOR_REGROUP)) return true;
-        if ((c->state == GF_COORDINATOR_GATHER) && !joins) return true;
+        bool works = (c->state == GF_COORDINATOR_RUN) || (c->state == GF_COORDINATOR_INQUIRE);
+        control_owe(row, CONTROL_ERROR);
+        if (!works && (!joins || (c->state != GF_COORDINATOR_GATHER))) return true;
+        row->cut = true;
         if (joins) error.peer = row->offer.id;
         (void)snprintf(error.text, sizeof error.text, "rank %u gives up: %.200s", error.peer,
                        fault.error.text);
+        joins = joins || !control_may_be_cut(c, row->offer.id);
         control_decide(c, &error, joins); /* .. and the others hear why */
         return true;
     }
@@ -328,6 +357,8 @@ static bool fault_take(struct gf_coordinator *c, struct control_row *row, struct
         return true;
     }
     bool is_known = (c->state == GF_COORDINATOR_REGROUP) && (c->error.code != GF_OK);
+    /* A list is out, and it is not on it: so it hears at once. */
+    if (c->state == GF_COORDINATOR_GATHER) control_owe(row, CONTROL_ERROR);
     if ((c->state == GF_COORDINATOR_OVER) || (c->state == GF_COORDINATOR_GATHER)) return true;
     if (!is_known) control_inquire(c, &fault.error);
     return true;
@@ -340,30 +371,60 @@ static bool ready_take(struct gf_coordinator *c, struct control_row *row, struct
     if (get->bad) return false;
     if ((row->said == CONTROL_SAID_BYE) || row->cut) return true;
     row->said = CONTROL_SAID_READY;
-    row->leaves = ready.leaves;
+    row->planned = ready.planned;
+    row->leaves = ready.leaves && control_may_be_cut(c, row->offer.id);
     row->progress = ready.progress;
     /* An inquiry waits for no answer of it; a planned regroup begins with the first READY. */
     row->answered = c->inquiry;
-    if (!ready.planned && (c->state == GF_COORDINATOR_RUN)) {
-        struct gf_error error = {.code = GF_ERR_PEER, .peer = GF_RANK_NONE};
-        (void)snprintf(error.text, sizeof error.text, "rank %u begins a regroup after a failure",
-                       row->rank);
-        control_decide(c, &error, false);
-    }
+    if (!ready.planned && (c->state == GF_COORDINATOR_RUN)) failure_look(c);
+    return true;
+}
+
+/* The others hear who has closed; a step that it did not end can't end. */
+static void closed_tell(struct gf_coordinator *c, const struct control_row *row)
+{
+    if ((c->closed.rank != GF_RANK_NONE) && (c->closed.step <= row->report.step)) return;
+    c->closed = (struct control_closed){.rank = row->rank, .step = row->report.step};
+    control_owe_members(c, CONTROL_CLOSED);
+}
+
+static bool bye_take(struct gf_coordinator *c, struct control_row *row, struct gf_get *get)
+{
+    uint64_t step = gf_get_u64_bytes(get, 8);
+    if (get->bad) return false;
+    row->said = CONTROL_SAID_BYE;
+    row->report.step = step;
+    row->closes = true;
+    if (c->number != 0) closed_tell(c, row);
+    if ((c->number != 0) || (row->offer.standing.generation != 0)) return true;
+    row->ended = true; /* it joins no more */
+    row->waits = false;
+    row->said = CONTROL_SAID_NOTHING;
+    control_owe(row, CONTROL_ALL_GONE);
     return true;
 }
 
 /* A word of a generation that has ended, of a process that is of none: it hears so, and waits once it
  * is READY. False: malformed. */
-static bool stranger_take(struct gf_coordinator *c, struct control_row *row, uint32_t kind)
+static bool stranger_take(struct gf_coordinator *c, struct control_row *row, uint32_t kind,
+                          struct gf_get *get)
 {
-    if (row->waits) return true;
-    if (kind == CONTROL_READY)
+    struct control_ready ready = {0};
+    if (kind == CONTROL_READY) control_ready_walk(&(struct gf_walk){.get = get}, &ready);
+    if (get->bad) return false;
+    bool goes = (kind == CONTROL_BYE) || ((kind == CONTROL_READY) && ready.leaves);
+    if (goes && !control_may_be_cut(c, row->offer.id)) { /* the host waits for all others */
+        row->waits = false;
+        row->said = CONTROL_SAID_BYE;
+    } else if (goes) {
+        row->waits = false;
+        control_owe(row, CONTROL_ALL_GONE);
+    } else if (row->waits) {
+        return true;
+    } else if (kind == CONTROL_READY)
         waits_take(c, row);
     else if ((kind == CONTROL_FAULT) || (kind == CONTROL_STATUS))
         control_owe(row, CONTROL_ERROR);
-    else if (kind == CONTROL_BYE)
-        control_owe(row, CONTROL_ALL_GONE);
     return true;
 }
 
@@ -377,14 +438,14 @@ static bool word_take(struct gf_coordinator *c, uint32_t id, uint32_t kind, stru
         bool is_due = control_is_listed(c, row) && (number == c->next);
         return !is_due || endpoint_take(c, id, get);
     }
-    if ((c->number != 0) && !control_is_member(row)) return stranger_take(c, row, kind);
+    if ((c->number != 0) && !control_is_member(row)) return stranger_take(c, row, kind, get);
     if ((c->number != 0) && (number != c->number)) return number < c->number; /* before GO */
     switch (kind) {
     case CONTROL_STATUS:
     case CONTROL_POSITION: return report_take(c, row, get);
     case CONTROL_FAULT: return fault_take(c, row, get);
     case CONTROL_READY: return ready_take(c, row, get);
-    case CONTROL_BYE: row->said = CONTROL_SAID_BYE; return !get->bad;
+    case CONTROL_BYE: return bye_take(c, row, get);
     default: return false;
     }
 }
@@ -405,9 +466,7 @@ static void frame_take(struct gf_coordinator *c, const struct gf_channel_event *
         "rank %u sent a frame that is malformed (kind %u, %u bytes): its connection is closed", id,
         event->frame_kind, event->size_bytes);
     c->channel->driver->drop(c->channel, event->connection);
-    c->connection_ids[event->connection] = CONTROL_NONE;
-    c->rows[id].connection = CONTROL_NONE;
-    c->rows[id].broke_ns = c->now_ns;
+    control_lost(c, &c->rows[id]);
 }
 
 static void end_take(struct gf_coordinator *c, const struct gf_channel_event *event)
@@ -417,11 +476,8 @@ static void end_take(struct gf_coordinator *c, const struct gf_channel_event *ev
     c->connection_ids[event->connection] = CONTROL_NONE;
     if (id == CONTROL_NONE) return;
     row = &c->rows[id];
-    row->connection = CONTROL_NONE;
-    row->owed = 0;
-    row->broke_ns = c->now_ns;
     row->ended = row->ended || (event->end != GF_CHANNEL_BROKE);
-    if (row->waits) row->waits = !row->ended && control_is_listed(c, row);
+    control_lost(c, row);
 }
 
 gf_status control_events(struct gf_coordinator *c, bool *more_out)

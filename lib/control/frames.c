@@ -132,6 +132,12 @@ void control_ready_walk(struct gf_walk *walk, struct control_ready *ready)
     progress_walk(walk, &ready->progress);
 }
 
+void control_closed_walk(struct gf_walk *walk, struct control_closed *closed)
+{
+    gf_walk_u32(walk, &closed->rank);
+    gf_walk_u64(walk, &closed->step);
+}
+
 void control_refusal_walk(struct gf_walk *walk, struct control_refusal *refusal)
 {
     gf_walk_u32(walk, &refusal->code);

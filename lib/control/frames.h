@@ -15,8 +15,9 @@
  *     POSITION   m -> c   and its answer: STATUS and the broken edges as of one moment
  *     ERROR      c -> m   the finding, and whether this member may go on
  *     READY      m -> c   its operations have ended: how far it is
- *     BYE        m -> c   it closes in good order
+ *     BYE        m -> c   it closes in good order, after so many steps
  *     ALL_GONE   c -> m   all have, or this one may leave
+ *     CLOSED     c -> m   which member said BYE after the fewest steps: no later step can end
  *
  * A frame of a member carries the number of the generation that it speaks of, so that a word of a
  * generation that has ended is told apart from one of the generation under way. */
@@ -42,6 +43,7 @@ typedef enum control_frame {
     CONTROL_READY,
     CONTROL_BYE,
     CONTROL_ALL_GONE,
+    CONTROL_CLOSED,
     CONTROL_FRAME_COUNT
 } control_frame;
 
@@ -119,8 +121,8 @@ struct control_edges {
 };
 
 struct control_report {
-    uint32_t inquiry; /* that it answers; 0: STATUS */
-    uint64_t step;
+    uint32_t inquiry;  /* that it answers; 0: STATUS */
+    uint64_t step;     /* steps that have ended */
     uint64_t sequence; /* operations begun since the generation began */
     uint32_t operation;
     uint32_t tensor;
@@ -148,6 +150,12 @@ struct control_ready {
     struct gf_members_progress progress;
 };
 
+/* Who has closed while others of its generation may go on. */
+struct control_closed {
+    uint32_t rank; /* GF_RANK_NONE: nobody */
+    uint64_t step; /* steps that it had ended */
+};
+
 struct control_refusal {
     uint32_t code;  /* a gf_status, negative */
     bool may_retry; /* the id is taken, and may become free */
@@ -162,6 +170,7 @@ void control_report_walk(struct gf_walk *walk, struct control_report *report);
 void control_fault_walk(struct gf_walk *walk, struct control_fault *fault);
 void control_finding_walk(struct gf_walk *walk, struct control_finding *finding);
 void control_ready_walk(struct gf_walk *walk, struct control_ready *ready);
+void control_closed_walk(struct gf_walk *walk, struct control_closed *closed);
 void control_refusal_walk(struct gf_walk *walk, struct control_refusal *refusal);
 
 /* One more member of a list, in the order of ranks; begin with CONTROL_LIST_START. */

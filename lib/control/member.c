@@ -17,6 +17,7 @@
 #define ALIVE_NS UINT64_C(250000000)  /* so often where nothing has */
 #define SILENCE_NS UINT64_C(4000000000)
 #define REDIAL_NS UINT64_C(50000000) /* and up to twice as long, drawn anew each time */
+#define NAP_NS UINT64_C(250000000)   /* of a gap between two polls at most this counts */
 #define EVENTS_MAX 256u
 
 struct gf_member {
@@ -27,6 +28,8 @@ struct gf_member {
     uint64_t since_ns; /* of the state */
 
     bool connected;
+    bool taken;      /* a coordinator has spoken to it, */
+    bool taken_here; /* on this connection */
     bool dials;
     bool died;        /* the coordinator's kernel has said that its process has ended */
     uint64_t dial_ns; /* next */
@@ -39,6 +42,8 @@ struct gf_member {
     uint32_t inquiry;
     uint32_t waiting;
     uint64_t status_ns;
+    uint64_t patience_ns; /* it asks to be awaited until then */
+    struct control_closed closed;
     uint64_t status_step, status_sequence;
     struct control_report report;
     struct control_fault fault;
@@ -146,6 +151,8 @@ static void generation_begin(struct gf_member *member, const struct control_go *
     member->error = (struct gf_error){.peer = GF_RANK_NONE, .tensor = GF_TENSOR_NONE};
     member->report = (struct control_report){.waits_for = GF_RANK_NONE, .tensor = GF_TENSOR_NONE};
     member->owed &= 1u << CONTROL_OFFER;
+    member->patience_ns = 0;
+    member->closed.rank = GF_RANK_NONE;
     enter(member, GF_MEMBER_WORKS);
 }
 
@@ -182,6 +189,10 @@ static void finding_take(struct gf_member *member, struct gf_get *get)
     struct control_finding finding = {0};
     control_finding_walk(&(struct gf_walk){.get = get}, &finding);
     if (get->bad) return;
+    if ((member->state == GF_MEMBER_CLOSING) && !finding.may_go_on) {
+        enter(member, GF_MEMBER_GONE); /* what others do after that is not its end */
+        return;
+    }
     bool works = (member->state == GF_MEMBER_WORKS) ||
                  ((member->state == GF_MEMBER_FAILED) && !member->found);
     if (!works && finding.may_go_on) return; /* the list changes, and nothing else */
@@ -209,6 +220,7 @@ static void frame_take(struct gf_member *member, const struct gf_channel_event *
 {
     struct gf_get get = {.at = event->payload, .left = event->size_bytes};
     member->heard_ns = member->now_ns;
+    if (event->frame_kind != CONTROL_REFUSED) member->taken = member->taken_here = true;
     switch (event->frame_kind) {
     case CONTROL_LIST: list_take(member, &get); break;
     case CONTROL_GO: go_take(member, &get); break;
@@ -227,6 +239,9 @@ static void frame_take(struct gf_member *member, const struct gf_channel_event *
             ((member->state == GF_MEMBER_READY) && member->ready.leaves))
             enter(member, GF_MEMBER_GONE);
         break;
+    case CONTROL_CLOSED:
+        control_closed_walk(&(struct gf_walk){.get = &get}, &member->closed);
+        break;
     default: get.bad = true;
     }
     if (get.bad)
@@ -240,6 +255,7 @@ static void frame_take(struct gf_member *member, const struct gf_channel_event *
 static void connected_take(struct gf_member *member)
 {
     member->connected = true;
+    member->taken_here = false;
     member->waiting = 0;
     member->dials = member->died = false;
     member->go_rank = member->go_at = 0;
@@ -262,7 +278,9 @@ static void connected_take(struct gf_member *member)
 
 static void ended_take(struct gf_member *member, const struct gf_channel_event *event)
 {
-    if (member->connected) member->lost_ns = member->now_ns;
+    /* One that was only refused, or heard nothing, does not count. */
+    if (member->connected && member->taken_here) member->lost_ns = member->now_ns;
+    member->taken_here = false;
     member->connected = member->dials = false;
     member->died = (event->end == GF_CHANNEL_DIED);
     member->random = member->random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
@@ -313,7 +331,13 @@ static void time_look(struct gf_member *member)
                  ((member->state == GF_MEMBER_FAILED) && !member->found);
     if (silence_ns < SILENCE_NS) silence_ns = SILENCE_NS;
     if (is_over(member)) return;
-    if (!member->connected && (lost_ns >= join_ns)) {
+    if ((member->state == GF_MEMBER_CLOSING) &&
+        (member->now_ns - (member->connected ? member->heard_ns : member->lost_ns) >= silence_ns) &&
+        (member->now_ns - member->since_ns >= silence_ns)) {
+        enter(member, GF_MEMBER_GONE);
+        return;
+    }
+    if (!member->taken_here && (lost_ns >= join_ns)) {
         if (member->refusal.text[0] != '\0')
             end(member, (gf_status)member->refusal.code, GF_RANK_NONE, "%s", member->refusal.text);
         else
@@ -346,6 +370,8 @@ static void report_put(struct gf_member *member, struct gf_put *put, uint32_t in
 {
     struct control_report report = member->report;
     report.inquiry = inquiry;
+    report.patience_ns =
+        (member->patience_ns > member->now_ns) ? member->patience_ns - member->now_ns : 0;
     report.edges.count = 0;
     if ((inquiry != 0) && (member->setup.edges != NULL))
         member->setup.edges(member->setup.edges_of, &report.edges);
@@ -369,7 +395,7 @@ static void offer_put(struct gf_member *member, struct gf_put *put)
     struct control_offer offer = {.id = member->setup.id,
                                   .id_count = member->setup.id_count,
                                   .first_world = member->setup.world,
-                                  .rejoins = member->setup.rejoins,
+                                  .rejoins = member->setup.rejoins && !member->taken,
                                   .is_new = member->setup.is_new,
                                   .process = member->setup.process,
                                   .coordinator = member->coordinator,
@@ -395,7 +421,7 @@ static void word_put(struct gf_member *member, control_frame frame, struct gf_pu
     case CONTROL_POSITION: report_put(member, put, member->inquiry); break;
     case CONTROL_FAULT: control_fault_walk(&walk, &member->fault); break;
     case CONTROL_READY: control_ready_walk(&walk, &member->ready); break;
-    default: break; /* BYE */
+    default: gf_walk_u64(&walk, &member->report.step); break; /* BYE */
     }
 }
 
@@ -432,9 +458,20 @@ static void flush(struct gf_member *member)
 
 /* ---- calls ---- */
 
+/* Time in which it was not polled does not count against the coordinator. */
+static void clock_go(struct gf_member *member, uint64_t now_ns)
+{
+    uint64_t gap_ns = (now_ns > member->now_ns) ? now_ns - member->now_ns : 0;
+    uint64_t nap_ns = (gap_ns > NAP_NS) ? gap_ns - NAP_NS : 0;
+    member->lost_ns += nap_ns;
+    member->heard_ns += nap_ns;
+    member->since_ns += nap_ns;
+    member->now_ns = now_ns;
+}
+
 gf_member_state gf_member_poll(struct gf_member *member, uint64_t now_ns)
 {
-    member->now_ns = now_ns;
+    clock_go(member, now_ns);
     events_take(member);
     time_look(member);
     dial(member);
@@ -495,6 +532,11 @@ void gf_member_fault(struct gf_member *member, const struct gf_error *seen, bool
     flush(member);
 }
 
+const struct control_closed *gf_member_closed(const struct gf_member *member)
+{
+    return (member->closed.rank == GF_RANK_NONE) ? NULL : &member->closed;
+}
+
 bool gf_member_is_found(const struct gf_member *member)
 {
     return member->found;
@@ -527,7 +569,7 @@ void gf_member_bye(struct gf_member *member)
 void gf_member_heartbeat(struct gf_member *member, uint64_t now_ns, uint64_t patience_ns)
 {
     member->now_ns = now_ns;
-    member->report.patience_ns = patience_ns;
+    member->patience_ns = now_ns + patience_ns;
     if (!member->connected || (now_ns - member->status_ns < STATUS_NS)) return;
     member->owed |= 1u << CONTROL_STATUS;
     flush(member);
@@ -561,6 +603,7 @@ struct gf_member *gf_member_open(const struct gf_member_setup *setup, void *stat
     member->own = (unsigned char *)(member->sizes + setup->id_count);
     member->endpoints = member->own + setup->endpoint_bytes_max;
     member->report.waits_for = GF_RANK_NONE;
+    member->closed.rank = GF_RANK_NONE;
     member->error = (struct gf_error){.peer = GF_RANK_NONE, .tensor = GF_TENSOR_NONE};
     member->now_ns = member->since_ns = member->lost_ns = member->heard_ns = now_ns;
     return member;

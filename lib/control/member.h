@@ -66,6 +66,9 @@ const void *gf_member_endpoint(const struct gf_member *member, uint32_t rank, si
 /* Where this rank is: the caller keeps it up to date, STATUS and POSITION say it. */
 struct control_report *gf_member_report(struct gf_member *member);
 uint32_t gf_member_waiting(const struct gf_member *member); /* processes that wait to come in */
+/* Who has closed while this generation is under way, after the fewest steps: no later step can end, so
+ * who is in one says FAULT at once. NULL: nobody. */
+const struct control_closed *gf_member_closed(const struct gf_member *member);
 /* WORKS: something has failed. `ends`: this process cannot go on whatever is decided. The finding is
  * awaited: gf_member_is_found(). */
 void gf_member_fault(struct gf_member *member, const struct gf_error *seen, bool ends);
