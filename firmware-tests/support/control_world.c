@@ -101,7 +101,7 @@ static gf_status channel_send(struct gf_channel *channel, uint32_t connection, u
     struct control_pipe *pipe;
     if ((conn == NULL) || !conn->used) return GF_ERR_PEER;
     pipe = &conn->to[is_coordinators(channel) ? TO_MEMBER : TO_COORDINATOR];
-    if (pipe->ended) return GF_OK; /* the kernel takes it, and nobody reads it */
+    if (pipe->ended || pipe->lost) return GF_OK; /* the kernel takes it, and nobody reads it */
     if (pipe->count == CONTROL_PIPE) return GF_AGAIN;
     struct control_frame_kept *frame = &pipe->frames[pipe->count++];
     frame->kind = frame_kind;
@@ -201,10 +201,34 @@ void control_world_coordinator_end(struct control_world *world)
     world->coordinator_lives = false;
 }
 
+/* The process that has a rank in the generation of another. */
+static const struct control_proc *peer_of(const struct control_proc *proc, uint32_t rank)
+{
+    size_t bytes;
+    uint64_t process;
+    memcpy(&process, gf_member_endpoint(proc->member, rank, &bytes), sizeof process);
+    return &the_world->procs[process - 100];
+}
+
+/* Data that it waits for in its generation does not come. */
+static bool is_cut_off(const struct control_world *world, const struct control_proc *proc,
+                       struct control_edges *edges_out)
+{
+    const struct gf_generation *generation = gf_member_generation(proc->member);
+    edges_out->count = 0;
+    for (uint32_t rank = 0; rank < generation->world; rank++)
+        if ((world->cut_edges[proc->id] & (1u << peer_of(proc, rank)->id)) != 0)
+            edges_out->peers[edges_out->count++] = (uint16_t)rank;
+    return edges_out->count > 0;
+}
+
 static void edges_ask(void *edges_of, struct control_edges *edges_out)
 {
     struct control_proc *proc = edges_of;
-    if (proc->edges != NULL) proc->edges(proc, edges_out);
+    if (proc->edges != NULL)
+        proc->edges(proc, edges_out);
+    else
+        (void)is_cut_off(the_world, proc, edges_out);
 }
 
 uint32_t control_world_start(struct control_world *world, uint32_t id, bool rejoins)
@@ -270,6 +294,43 @@ void control_world_cut(struct control_world *world, uint32_t proc)
             conn->to[way].count = 0; /* what was under way is lost */
             pipe_end(&conn->to[way], GF_CHANNEL_BROKE);
         }
+    }
+}
+
+void control_world_cut_half(struct control_world *world, uint32_t proc, uint32_t end)
+{
+    TELL("process %u is cut, and only %s is told", proc, (end == 0) ? "the coordinator" : "it");
+    for (uint32_t i = 0; i < CONTROL_CONNS; i++) {
+        struct control_conn *conn = &world->conns[i];
+        if (!conn->used || (conn->proc != proc)) continue;
+        conn->to[0].count = conn->to[1].count = 0;
+        conn->to[0].lost = conn->to[1].lost = true;
+        conn->half_ns = world->now_ns;
+        pipe_end(&conn->to[end], GF_CHANNEL_BROKE);
+    }
+}
+
+static void halves_end(struct control_world *world, uint64_t age_ns)
+{
+    for (uint32_t i = 0; i < CONTROL_CONNS; i++)
+        for (uint32_t way = 0; world->conns[i].used && (way < 2); way++)
+            if (world->conns[i].to[way].lost && (world->now_ns - world->conns[i].half_ns >= age_ns))
+                pipe_end(&world->conns[i].to[way], GF_CHANNEL_BROKE);
+}
+
+void control_world_halves_end(struct control_world *world)
+{
+    halves_end(world, 0);
+}
+
+void control_world_edge(struct control_world *world, uint32_t a, uint32_t b, bool broken)
+{
+    if (a == b) return;
+    TELL("the edge of ids %u and %u %s", a, b, broken ? "breaks" : "heals");
+    for (uint32_t i = 0; i < 2; i++) {
+        uint8_t bit = (uint8_t)(1u << (i ? a : b));
+        uint8_t *edges = &world->cut_edges[i ? b : a];
+        *edges = broken ? (uint8_t)(*edges | bit) : (uint8_t)(*edges & ~bit);
     }
 }
 
@@ -347,6 +408,17 @@ static const struct control_proc *lead_of(const struct control_world *world,
     return NULL;
 }
 
+/* Another process of its id lives, or was begun by a launcher that has said it was reaped: only one of
+ * them is of the job. */
+static bool is_replaced(const struct control_world *world, uint32_t proc)
+{
+    for (uint32_t i = 0; i < world->proc_count; i++)
+        if ((i != proc) && (world->procs[i].id == world->procs[proc].id) &&
+            (world->procs[i].alive || ((i > proc) && world->procs[i].rejoins)))
+            return true;
+    return false;
+}
+
 /* The generation that a process sees for the first time; then what it lacks is copied. */
 static void generation_begin(struct control_world *world, struct control_proc *proc)
 {
@@ -359,7 +431,8 @@ static void generation_begin(struct control_world *world, struct control_proc *p
     uint64_t list = GF_FNV_START;
     bool alone = true; /* nobody lives that was of a generation before */
     for (uint32_t i = 0; i < world->proc_count; i++)
-        alone = alone && (!world->procs[i].alive || (world->procs[i].number == 0));
+        alone = alone &&
+                (!world->procs[i].alive || (world->procs[i].number == 0) || is_replaced(world, i));
     if (alone) memset(world->begun, 0, sizeof world->begun); /* the job is begun anew */
     rule(world, generation->number > proc->number, "the numbers of a process grow");
     for (uint32_t rank = 0; rank < generation->world; rank++) {
@@ -371,7 +444,9 @@ static void generation_begin(struct control_world *world, struct control_proc *p
     rule(world, (begun->list == 0) || (begun->list == list), "a number has one list");
     begun->list = list;
     /* Who was left out had ended at most one step that the others had voted for. */
-    rule(world, alone || (proc->steps <= generation->progress.steps + 1),
+    bool is_old =
+        is_replaced(world, (uint32_t)(proc - world->procs)); /* of a job before this one */
+    rule(world, alone || is_old || (proc->steps <= generation->progress.steps + 1),
          "a generation loses no more than the step that was under way");
     proc->number = generation->number;
     proc->voted = generation->progress.steps;
@@ -409,6 +484,7 @@ static void ready_say(struct control_proc *proc, bool planned)
 static void step_go(struct control_world *world, struct control_proc *proc)
 {
     uint32_t waiting;
+    struct control_edges edges;
     struct control_report *report = gf_member_report(proc->member);
     if (!proc->has_state) {
         state_copy(world, proc);
@@ -432,6 +508,7 @@ static void step_go(struct control_world *world, struct control_proc *proc)
     report->waits_for =
         (gf_member_generation(proc->member)->rank + 1) % gf_member_generation(proc->member)->world;
     if (!all_have_voted(world, proc, &waiting)) return;
+    if (is_cut_off(world, proc, &edges)) return;
     proc->steps++;
     proc->state = gf_fnv_word(gf_fnv_word(proc->state, proc->number), proc->steps);
     report->step = proc->steps;
@@ -492,7 +569,9 @@ void control_world_turn(struct control_world *world, uint32_t at)
 void control_world_coordinate(struct control_world *world)
 {
     world->now_ns += TURN_NS;
-    if (world->coordinator_lives) (void)gf_coordinator_poll(world->coordinator, world->now_ns);
+    halves_end(world, KEEPALIVE_NS); /* the kernel's own probes */
+    if (world->coordinator_lives && !world->is_stopped)
+        (void)gf_coordinator_poll(world->coordinator, world->now_ns);
 }
 
 void control_world_quiet(struct control_world *world, uint64_t for_ns)

@@ -23,13 +23,15 @@ struct control_pipe {
     uint32_t count;
     struct control_frame_kept frames[CONTROL_PIPE];
     bool ended;
+    bool lost; /* half-open: nothing comes through, and this end is told later */
     gf_channel_end end;
 };
 
 struct control_conn {
     bool used;
-    bool told[2];   /* CONNECTED was told: 0 to the coordinator, 1 to the member */
-    bool closed[2]; /* that end reads no more */
+    uint64_t half_ns; /* since when it is half-open */
+    bool told[2];     /* CONNECTED was told: 0 to the coordinator, 1 to the member */
+    bool closed[2];   /* that end reads no more */
     uint32_t proc;
     struct control_pipe to[2];
 };
@@ -40,6 +42,7 @@ struct control_proc {
     bool rejoins;
     bool hangs;    /* its steps do not end */
     bool computes; /* .. and it is behind, and waits for nobody */
+    bool excused;  /* something was done to it for which it may end */
     bool leaves;   /* it wishes to leave at the next regroup */
     void (*edges)(void *proc, struct control_edges *edges_out); /* or NULL */
     uint32_t id;
@@ -69,7 +72,9 @@ struct control_world {
     struct gf_coordinator *coordinator;
     struct gf_coordinator_setup setup;
     uint32_t proc_count;
-    uint64_t tensors_hash; /* of the processes that are started from here on */
+    bool is_stopped;                    /* the coordinator is not polled, its clock goes on */
+    uint8_t cut_edges[CONTROL_IDS_MAX]; /* of each id, bits of ids: data does not pass */
+    uint64_t tensors_hash;              /* of the processes that are started from here on */
     struct control_proc procs[CONTROL_PROCS];
     struct control_conn conns[CONTROL_CONNS];
     const char *broken; /* the first rule that did not hold; NULL: none */
@@ -92,6 +97,10 @@ void control_world_close(struct control_world *world);
 uint32_t control_world_start(struct control_world *world, uint32_t id, bool rejoins);
 void control_world_kill(struct control_world *world, uint32_t proc);
 void control_world_cut(struct control_world *world, uint32_t proc); /* its connection */
+/* Only one end sees that it breaks: 0 the coordinator's, 1 the member's. */
+void control_world_cut_half(struct control_world *world, uint32_t proc, uint32_t end);
+void control_world_halves_end(struct control_world *world); /* the other ends are told */
+void control_world_edge(struct control_world *world, uint32_t a, uint32_t b, bool broken);
 void control_world_coordinator_end(struct control_world *world);
 void control_world_coordinator_begin(struct control_world *world);
 /* One poll, and what the program does then. */

@@ -100,7 +100,8 @@ static bool all_gone_look(struct gf_coordinator *c)
     end(c, GF_ERR_STATE, GF_RANK_NONE, "the job has ended");
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         struct control_row *row = &c->rows[id];
-        if (row->said != CONTROL_SAID_BYE) continue;
+        bool is_other = row->member && !control_is_member(row); /* of that id, after it */
+        if ((row->said != CONTROL_SAID_BYE) || is_other) continue;
         row->owed = 0;
         if (row->connection != CONTROL_NONE) control_owe(row, CONTROL_ALL_GONE);
     }
@@ -257,7 +258,7 @@ static void row_begin(struct gf_coordinator *c, uint32_t id)
     struct control_row *row = &c->rows[id];
     bool was_ready = control_is_member(row) && (row->said == CONTROL_SAID_READY) && !row->leaves;
     bool listed = (row->listed == c->next);
-    bool closed = row->member && (row->said == CONTROL_SAID_BYE);
+    bool closed = control_is_member(row) && (row->said == CONTROL_SAID_BYE);
     bool is_told = control_is_member(row) && !listed && !closed;
     /* It was late: it comes in as one that waits. */
     row->waits =
@@ -311,11 +312,19 @@ static void generation_begin(struct gf_coordinator *c)
 
 /* ---- GATHER ---- */
 
+/* All ranks are here, and nobody has been of a generation before. Where some are there in place of a
+ * process that has ended, others may live that dial this coordinator: they are awaited. */
 static bool first_is_whole(const struct gf_coordinator *c)
 {
-    for (uint32_t id = 0; id < c->setup.world; id++)
-        if (!c->rows[id].waits || (c->rows[id].offer.standing.generation != 0)) return false;
-    return true;
+    bool rejoins = false;
+    for (uint32_t id = 0; id < c->setup.id_count; id++) {
+        const struct control_row *row = &c->rows[id];
+        if ((id < c->setup.world) && !row->waits) return false;
+        if (!row->waits) continue;
+        if (row->offer.standing.generation != 0) return false;
+        rejoins = rejoins || row->offer.rejoins;
+    }
+    return !rejoins || (c->now_ns - c->since_ns >= c->terms.keepalive_ns + CONTROL_BROKEN_NS);
 }
 
 /* "2, 5 and 7": ids below `below` that do not hold. */

@@ -25,7 +25,8 @@ struct control_row {
     bool waits;          /* it is of no generation and fits: it is of the next list */
     uint64_t broke_ns;   /* when its connection broke, where there is none */
     struct control_offer offer;
-    uint64_t banned; /* the process that was cut and shall not come in again; 0: none */
+    uint64_t refused; /* the process that was refused last, which is logged once */
+    uint64_t banned;  /* the process that was cut and shall not come in again; 0: none */
 
     /* the generation under way */
     bool member;             /* this id is on its list, */

@@ -18,7 +18,8 @@ __attribute__((format(printf, 5, 6))) static void refuse(struct gf_coordinator *
     (void)vsnprintf(refusal.text, sizeof refusal.text, format, arguments);
     va_end(arguments);
     control_refusal_walk(&(struct gf_walk){.put = &put}, &refusal);
-    gf_log_line(&c->setup.log, GF_LOG_WARN, "a process was refused: %s", refusal.text);
+    if (!may_retry) /* else it comes many times a second */
+        gf_log_line(&c->setup.log, GF_LOG_WARN, "a process was refused: %s", refusal.text);
     (void)c->channel->driver->send(c->channel, connection, CONTROL_REFUSED, c->scratch,
                                    (uint32_t)(sizeof c->scratch - put.left));
     c->channel->driver->drop(c->channel, connection);
@@ -77,6 +78,10 @@ static bool id_is_free(struct gf_coordinator *c, uint32_t connection,
     bool fresh =
         (row->connection != CONTROL_NONE) || (c->now_ns - row->broke_ns < c->terms.keepalive_ns);
     if (!lives || offer->rejoins || !fresh) return true;
+    if (row->refused != offer->process)
+        gf_log_line(&c->setup.log, GF_LOG_WARN, "a second process of rank %u is refused",
+                    offer->id);
+    row->refused = offer->process;
     refuse(
         c, connection, GF_ERR_STATE, true,
         "rank %u is in use by another process of this job (set GF_REJOIN=1 where that has ended)",
@@ -109,9 +114,6 @@ static void row_take(struct gf_coordinator *c, uint32_t connection,
     row->process = offer->process;
     row->connection = connection;
     row->offer = *offer;
-    /* No number is given twice: a list that another coordinator had told is known to some member of
-     * the generation that this one goes on with, since each list has one. */
-    if (offer->standing.listed > c->used) c->used = offer->standing.listed;
     row->owed = 0;
     row->heard_ns = row->back_ns = c->now_ns;
     row->go_rank = row->go_at = 0;
@@ -123,7 +125,8 @@ static void word_repeat(struct gf_coordinator *c, struct control_row *row)
 {
     if (c->closed.rank != GF_RANK_NONE) control_owe(row, CONTROL_CLOSED);
     if (c->state == GF_COORDINATOR_OVER) {
-        control_owe(row, c->is_well ? CONTROL_ALL_GONE : CONTROL_ERROR);
+        control_owe(row, (c->is_well && (row->said == CONTROL_SAID_BYE)) ? CONTROL_ALL_GONE
+                                                                         : CONTROL_ERROR);
         return;
     }
     if (row->offer.standing.generation < c->number)
@@ -268,6 +271,9 @@ static void offer_take(struct gf_coordinator *c, uint32_t connection, struct gf_
                offer.first_world, c->setup.world);
         return;
     }
+    /* No number is given twice: a list that another coordinator had told is known to some member of
+     * the generation that this one goes on with, since each list has one. */
+    if (offer.standing.listed > c->used) c->used = offer.standing.listed;
     struct control_row *row = &c->rows[offer.id];
     if (c->state == GF_COORDINATOR_OVER) {
         bool is_told = row->member && (row->member_process == offer.process);

@@ -216,6 +216,14 @@ static void refusal_take(struct gf_member *member, struct gf_get *get)
             GF_RANK_NONE, "%s", refusal.text);
 }
 
+/* It has closed, or said READY as one that leaves; it may have been listed once more meanwhile. */
+static bool may_leave(const struct gf_member *member)
+{
+    bool is_ready = (member->state == GF_MEMBER_READY) || (member->state == GF_MEMBER_LISTED);
+    return (member->state == GF_MEMBER_CLOSING) ||
+           (is_ready && (member->standing.said == CONTROL_SAID_READY) && member->ready.leaves);
+}
+
 static void frame_take(struct gf_member *member, const struct gf_channel_event *event)
 {
     struct gf_get get = {.at = event->payload, .left = event->size_bytes};
@@ -235,9 +243,7 @@ static void frame_take(struct gf_member *member, const struct gf_channel_event *
         break;
     case CONTROL_ERROR: finding_take(member, &get); break;
     case CONTROL_ALL_GONE:
-        if ((member->state == GF_MEMBER_CLOSING) ||
-            ((member->state == GF_MEMBER_READY) && member->ready.leaves))
-            enter(member, GF_MEMBER_GONE);
+        if (may_leave(member)) enter(member, GF_MEMBER_GONE);
         break;
     case CONTROL_CLOSED:
         control_closed_walk(&(struct gf_walk){.get = &get}, &member->closed);
