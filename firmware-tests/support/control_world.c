@@ -432,8 +432,11 @@ static void generation_begin(struct control_world *world, struct control_proc *p
     bool alone = true; /* nobody lives that was of a generation before */
     for (uint32_t i = 0; i < world->proc_count; i++)
         alone = alone &&
-                (!world->procs[i].alive || (world->procs[i].number == 0) || is_replaced(world, i));
+                (!world->procs[i].alive || (world->procs[i].number == 0) || is_replaced(world, i) ||
+                 world->procs[i].stopped || (control_world_state(world, i) >= GF_MEMBER_GONE));
     if (alone) memset(world->begun, 0, sizeof world->begun); /* the job is begun anew */
+    for (uint32_t i = 0; alone && (i < world->proc_count); i++)
+        world->procs[i].is_old = (world->procs[i].number != 0);
     rule(world, generation->number > proc->number, "the numbers of a process grow");
     for (uint32_t rank = 0; rank < generation->world; rank++) {
         size_t bytes;
@@ -444,11 +447,12 @@ static void generation_begin(struct control_world *world, struct control_proc *p
     rule(world, (begun->list == 0) || (begun->list == list), "a number has one list");
     begun->list = list;
     /* Who was left out had ended at most one step that the others had voted for. */
-    bool is_old =
-        is_replaced(world, (uint32_t)(proc - world->procs)); /* of a job before this one */
+    /* of a job before this one */
+    bool is_old = proc->is_old || is_replaced(world, (uint32_t)(proc - world->procs));
     rule(world, alone || is_old || (proc->steps <= generation->progress.steps + 1),
          "a generation loses no more than the step that was under way");
     proc->number = generation->number;
+    proc->is_old = false;
     proc->voted = generation->progress.steps;
     proc->vote_waiting = 0;
     proc->stuck_ns = proc->now_ns;

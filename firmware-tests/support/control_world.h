@@ -42,6 +42,7 @@ struct control_proc {
     bool rejoins;
     bool hangs;    /* its steps do not end */
     bool computes; /* .. and it is behind, and waits for nobody */
+    bool is_old;   /* of a job that was begun anew without it */
     bool excused;  /* something was done to it for which it may end */
     bool leaves;   /* it wishes to leave at the next regroup */
     void (*edges)(void *proc, struct control_edges *edges_out); /* or NULL */
