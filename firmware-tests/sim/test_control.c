@@ -435,13 +435,15 @@ TEST(the_host_of_the_coordinator_closes_last)
 TEST(who_has_closed_is_blamed_in_its_own_generation_only)
 {
     struct gf_coordinator_status status;
+    struct gf_error seen = stands;
     control_world_open(&world, 3, 1);
     control_world_quiet(&world, SECOND);
     gf_member_bye(world.procs[1].member);
     control_world_quiet(&world, SECOND);
     control_world_kill(&world, 1);
     all_work(2);
-    gf_member_fault(world.procs[0].member, &stands, false);
+    seen.step = world.procs[0].steps;
+    gf_member_fault(world.procs[0].member, &seen, false);
     control_world_quiet(&world, SECOND);
     gf_coordinator_status(world.coordinator, &status);
     assert_int_equal(status.generation, 3);
@@ -745,6 +747,34 @@ TEST(a_process_that_is_dropped_while_it_waits_is_not_counted)
 }
 
 /* ---- the coordinator ---- */
+
+TEST(who_was_listed_says_ready_again_to_a_coordinator_begun_anew)
+{
+    control_world_open_growing(&world, 2, 1, 3, GF_RANK_NONE);
+    control_world_quiet(&world, SECOND);
+    (void)control_world_start(&world, 2, false);
+    wait_for(1, GF_MEMBER_LISTED);
+    assert_int_equal(control_world_state(&world, 0), GF_MEMBER_LISTED);
+    control_world_coordinator_end(&world);
+    control_world_coordinator_begin(&world);
+    control_world_quiet(&world, 3 * SECOND);
+    all_work(3);
+    control_world_close(&world);
+}
+
+TEST(who_was_away_as_a_rank_closed_hears_of_it)
+{
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    for (uint32_t i = 0; i < 3; i++) world.procs[i].hangs = true;
+    control_world_cut(&world, 2);
+    control_world_turn(&world, 2);
+    gf_member_bye(world.procs[1].member);
+    world.procs[0].stopped = true; /* so that nobody else says FAULT */
+    control_world_quiet(&world, SECOND);
+    assert_int_equal(gf_member_error(world.procs[2].member)->peer, 1);
+    control_world_close(&world);
+}
 
 TEST(a_failure_that_only_one_had_heard_of_is_told_after_a_takeover)
 {
