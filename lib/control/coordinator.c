@@ -32,7 +32,7 @@ static bool may_be_listed(const struct gf_coordinator *c, const struct control_r
            !row->cut && !row->out;
 }
 
-void control_lost(struct gf_coordinator *c, struct control_row *row)
+void gf_control_lost(struct gf_coordinator *c, struct control_row *row)
 {
     if (row->connection != CONTROL_NONE) c->connection_ids[row->connection] = CONTROL_NONE;
     row->connection = CONTROL_NONE;
@@ -41,7 +41,7 @@ void control_lost(struct gf_coordinator *c, struct control_row *row)
     if (row->waits) row->waits = !row->ended && control_is_listed(c, row);
 }
 
-uint32_t control_waiting(const struct gf_coordinator *c)
+uint32_t gf_control_waiting(const struct gf_coordinator *c)
 {
     uint32_t count = 0;
     if (c->number == 0) return 0; /* they wait for the first generation, or for a takeover */
@@ -49,7 +49,7 @@ uint32_t control_waiting(const struct gf_coordinator *c)
     return count;
 }
 
-void control_enter(struct gf_coordinator *c, gf_coordinator_state state)
+void gf_control_enter(struct gf_coordinator *c, gf_coordinator_state state)
 {
     if ((c->state != state) && (c->number != 0))
         gf_log_line(&c->setup.log, GF_LOG_DEBUG, "the coordinator of generation %u %s", c->number,
@@ -61,7 +61,7 @@ void control_enter(struct gf_coordinator *c, gf_coordinator_state state)
 
 /* ---- a finding ---- */
 
-void control_decide(struct gf_coordinator *c, const struct gf_error *error, bool is_final)
+void gf_control_decide(struct gf_coordinator *c, const struct gf_error *error, bool is_final)
 {
     c->error = *error;
     c->is_final = is_final || !c->terms.elastic;
@@ -73,9 +73,9 @@ void control_decide(struct gf_coordinator *c, const struct gf_error *error, bool
         if ((row->connection == CONTROL_NONE) || (!control_is_member(row) && !c->is_final))
             continue;
         if ((row->said >= CONTROL_SAID_READY) && !row->cut && !c->is_final) continue;
-        control_owe(row, CONTROL_ERROR);
+        gf_control_owe(row, CONTROL_ERROR);
     }
-    control_enter(c, c->is_final ? GF_COORDINATOR_OVER : GF_COORDINATOR_REGROUP);
+    gf_control_enter(c, c->is_final ? GF_COORDINATOR_OVER : GF_COORDINATOR_REGROUP);
 }
 
 static void end(struct gf_coordinator *c, gf_status code, uint32_t rank, const char *text)
@@ -83,7 +83,7 @@ static void end(struct gf_coordinator *c, gf_status code, uint32_t rank, const c
     struct gf_error error = {
         .code = code, .peer = rank, .operation = GF_OPERATION_JOIN, .tensor = GF_TENSOR_NONE};
     (void)snprintf(error.text, sizeof error.text, "%s", text);
-    control_decide(c, &error, true);
+    gf_control_decide(c, &error, true);
 }
 
 /* Each member that lives has closed in good order. */
@@ -103,7 +103,7 @@ static bool all_gone_look(struct gf_coordinator *c)
         bool is_other = row->member && !control_is_member(row); /* of that id, after it */
         if ((row->said != CONTROL_SAID_BYE) || is_other) continue;
         row->owed = 0;
-        if (row->connection != CONTROL_NONE) control_owe(row, CONTROL_ALL_GONE);
+        if (row->connection != CONTROL_NONE) gf_control_owe(row, CONTROL_ALL_GONE);
     }
     c->is_well = true;
     return true;
@@ -161,7 +161,7 @@ static void leavers_go(struct gf_coordinator *c)
         struct control_row *row = &c->rows[id];
         if (!control_is_here(row) || !row->leaves || (row->said != CONTROL_SAID_READY)) continue;
         row->said = CONTROL_SAID_BYE;
-        control_owe(row, CONTROL_ALL_GONE);
+        gf_control_owe(row, CONTROL_ALL_GONE);
     }
 }
 
@@ -218,11 +218,11 @@ static void list_make(struct gf_coordinator *c)
         row->next_rank = rank;
         row->endpoint_for = 0;
         row->owed &= ~(1u << CONTROL_GO | 1u << CONTROL_ERROR);
-        control_owe(row, CONTROL_LIST);
+        gf_control_owe(row, CONTROL_LIST);
     }
     c->next_world = world;
     c->network = network_choose(c);
-    control_enter(c, GF_COORDINATOR_GATHER);
+    gf_control_enter(c, GF_COORDINATOR_GATHER);
 }
 
 /* ---- a generation begins ---- */
@@ -276,10 +276,10 @@ static void row_begin(struct gf_coordinator *c, uint32_t id)
     if (!listed &&
         ((row->owed & 1u << CONTROL_GO) != 0)) { /* it has had a part of the one before */
         c->channel->driver->drop(c->channel, row->connection);
-        control_lost(c, row);
+        gf_control_lost(c, row);
     }
-    if (closed && !listed && !stays) control_owe(row, CONTROL_ALL_GONE);
-    if (is_told && !row->waits) control_owe(row, CONTROL_ERROR); /* it may not know it yet */
+    if (closed && !listed && !stays) gf_control_owe(row, CONTROL_ALL_GONE);
+    if (is_told && !row->waits) gf_control_owe(row, CONTROL_ERROR); /* it may not know it yet */
     if (!listed) return;
     row->total = row->endpoint_total;
     row->member_process = row->process;
@@ -287,8 +287,8 @@ static void row_begin(struct gf_coordinator *c, uint32_t id)
     row->heard_ns = c->now_ns;
     row->go_rank = row->go_at = 0;
     c->rank_ids[row->rank] = id;
-    control_owe(row, CONTROL_GO);
-    control_owe(row, CONTROL_WAITING);
+    gf_control_owe(row, CONTROL_GO);
+    gf_control_owe(row, CONTROL_WAITING);
 }
 
 static void generation_begin(struct gf_coordinator *c)
@@ -296,7 +296,7 @@ static void generation_begin(struct gf_coordinator *c)
     uint64_t list = CONTROL_LIST_START;
     common_state_choose(c);
     for (uint32_t rank = 0; rank < c->next_world; rank++)
-        list = control_list_hash(list, c->next_ids[rank], c->rows[c->next_ids[rank]].process);
+        list = gf_control_list_hash(list, c->next_ids[rank], c->rows[c->next_ids[rank]].process);
     c->go.list = c->list = list;
     c->number = c->next;
     c->side = 1 - c->side;
@@ -307,7 +307,7 @@ static void generation_begin(struct gf_coordinator *c)
     gf_log_line(&c->setup.log, GF_LOG_INFO, "generation %u has begun with %u ranks", c->number,
                 c->world);
     c->listing = false;
-    control_enter(c, GF_COORDINATOR_RUN);
+    gf_control_enter(c, GF_COORDINATOR_RUN);
 }
 
 /* ---- GATHER ---- */
@@ -382,7 +382,7 @@ static bool late_leave(struct gf_coordinator *c)
         if (!is_whole || !row->waits) continue;
         if (row->connection != CONTROL_NONE) {
             c->channel->driver->drop(c->channel, row->connection);
-            control_lost(c, row);
+            gf_control_lost(c, row);
         }
         row->waits = false;
     }
@@ -453,7 +453,7 @@ static bool deaths_look(struct gf_coordinator *c)
                        count - 1);
     }
     /* that of the process which hosts the coordinator ends it, too: this is another's */
-    control_decide(c, &error, false);
+    gf_control_decide(c, &error, false);
     return true;
 }
 
@@ -473,10 +473,10 @@ static void run_poll(struct gf_coordinator *c)
                        "rank %u is cut off: nothing was heard of it for %.1f s", row->rank,
                        (double)(c->now_ns - row->broke_ns) / 1e9);
         row->out = true;
-        control_decide(c, &error, false);
+        gf_control_decide(c, &error, false);
         return;
     }
-    if (planned) control_enter(c, GF_COORDINATOR_REGROUP);
+    if (planned) gf_control_enter(c, GF_COORDINATOR_REGROUP);
 }
 
 /* The coordinator goes with its host, so nobody goes on without it; then the job has ended. */
@@ -535,7 +535,7 @@ static void clock_go(struct gf_coordinator *c, uint64_t now_ns)
 /* Who waits for a word hears that the coordinator is there. */
 static void alive_say(struct gf_coordinator *c)
 {
-    uint32_t waiting = control_waiting(c);
+    uint32_t waiting = gf_control_waiting(c);
     bool changed = (waiting != c->waiting);
     if (!changed && (c->now_ns - c->alive_ns < CONTROL_ALIVE_NS)) return;
     c->alive_ns = c->now_ns;
@@ -546,13 +546,13 @@ static void alive_say(struct gf_coordinator *c)
                      (row->said == CONTROL_SAID_FAULT) || control_is_listed(c, row) ||
                      (row->said == CONTROL_SAID_BYE);
         if ((row->connection != CONTROL_NONE) && (changed || hangs))
-            control_owe(row, CONTROL_WAITING);
+            gf_control_owe(row, CONTROL_WAITING);
     }
 }
 
 static gf_status over_poll(struct gf_coordinator *c)
 {
-    if (control_owes(c) || !c->channel->driver->flushed(c->channel)) return GF_AGAIN;
+    if (gf_control_owes(c) || !c->channel->driver->flushed(c->channel)) return GF_AGAIN;
     return c->is_well ? GF_OK : c->error.code;
 }
 
@@ -561,7 +561,7 @@ gf_status gf_coordinator_poll(struct gf_coordinator *c, uint64_t now_ns)
     gf_status status;
     bool more;
     clock_go(c, now_ns);
-    status = control_events(c, &more);
+    status = gf_control_events(c, &more);
     if (status < 0) return status;
     switch (more ? GF_COORDINATOR_OVER : c->state) { /* events go before deadlines */
     case GF_COORDINATOR_GATHER:
@@ -569,7 +569,7 @@ gf_status gf_coordinator_poll(struct gf_coordinator *c, uint64_t now_ns)
         break;
     case GF_COORDINATOR_RUN: run_poll(c); break;
     case GF_COORDINATOR_INQUIRE:
-        if (!all_gone_look(c) && !deaths_look(c)) control_inquiry_poll(c);
+        if (!all_gone_look(c) && !deaths_look(c)) gf_control_inquiry_poll(c);
         break;
     case GF_COORDINATOR_REGROUP:
         if (!all_gone_look(c)) regroup_poll(c);
@@ -577,7 +577,7 @@ gf_status gf_coordinator_poll(struct gf_coordinator *c, uint64_t now_ns)
     case GF_COORDINATOR_OVER: break;
     }
     alive_say(c);
-    control_flush(c);
+    gf_control_flush(c);
     return (c->state == GF_COORDINATOR_OVER) ? over_poll(c) : GF_AGAIN;
 }
 
@@ -617,7 +617,7 @@ void gf_coordinator_status(const struct gf_coordinator *c, struct gf_coordinator
     *status_out = (struct gf_coordinator_status){.state = c->state,
                                                  .generation = c->number,
                                                  .world = c->world,
-                                                 .waiting = control_waiting(c),
+                                                 .waiting = gf_control_waiting(c),
                                                  .error = c->error};
     if (c->is_well) status_out->error.code = GF_OK;
     for (uint32_t id = 0; id < c->setup.id_count; id++)

@@ -6,20 +6,20 @@
     (1u << CONTROL_LIST | 1u << CONTROL_GO | 1u << CONTROL_WAITING | 1u << CONTROL_ASK | \
      1u << CONTROL_ERROR | 1u << CONTROL_ALL_GONE | 1u << CONTROL_CLOSED)
 
-void control_owe(struct control_row *row, control_frame frame)
+void gf_control_owe(struct control_row *row, control_frame frame)
 {
     GF_ASSERT(((1u << frame) & COORDINATOR_FRAMES) != 0);
     if (row->connection == CONTROL_NONE) return;
     row->owed |= 1u << frame;
 }
 
-void control_owe_members(struct gf_coordinator *c, control_frame frame)
+void gf_control_owe_members(struct gf_coordinator *c, control_frame frame)
 {
     for (uint32_t id = 0; id < c->setup.id_count; id++)
-        if (control_is_here(&c->rows[id])) control_owe(&c->rows[id], frame);
+        if (control_is_here(&c->rows[id])) gf_control_owe(&c->rows[id], frame);
 }
 
-bool control_owes(const struct gf_coordinator *c)
+bool gf_control_owes(const struct gf_coordinator *c)
 {
     for (uint32_t id = 0; id < c->setup.id_count; id++)
         if ((c->rows[id].connection != CONTROL_NONE) && (c->rows[id].owed != 0)) return true;
@@ -35,21 +35,21 @@ static void list_put(struct gf_coordinator *c, uint32_t id, struct gf_put *put)
                                 .world = c->next_world,
                                 .network = c->network,
                                 .comes_in = row->waits && (c->number != 0)};
-    control_list_walk(&(struct gf_walk){.put = put}, &list);
+    gf_control_list_walk(&(struct gf_walk){.put = put}, &list);
 }
 
 /* As much of the endpoints as a frame holds; the row's place in them goes on once it is sent. */
 static void go_put(const struct gf_coordinator *c, struct gf_put *put, uint32_t *rank, uint32_t *at)
 {
     struct control_go go = c->go;
-    control_go_walk(&(struct gf_walk){.put = put}, &go);
+    gf_control_go_walk(&(struct gf_walk){.put = put}, &go);
     while ((*rank < c->world) && (put->left > CONTROL_PIECE_BYTES)) {
         uint32_t id = c->rank_ids[*rank];
         uint32_t total = c->rows[id].total;
         size_t room = put->left - CONTROL_PIECE_BYTES;
         struct control_piece piece = {.rank = *rank, .total = total, .at = *at};
         piece.bytes = (total - *at < room) ? total - *at : (uint32_t)room;
-        control_piece_walk(&(struct gf_walk){.put = put}, &piece);
+        gf_control_piece_walk(&(struct gf_walk){.put = put}, &piece);
         gf_put_bytes(put, control_endpoint(c, false, id) + *at, piece.bytes);
         *at += piece.bytes;
         if (*at < total) continue;
@@ -82,7 +82,7 @@ static void finding_put(const struct gf_coordinator *c, const struct control_row
                                       .error = known    ? c->error
                                                : banned ? was_cut
                                                         : left_out};
-    control_finding_walk(&(struct gf_walk){.put = put}, &finding);
+    gf_control_finding_walk(&(struct gf_walk){.put = put}, &finding);
 }
 
 /* One frame of those that are owed; false: there was no room, or nothing is left. */
@@ -101,7 +101,7 @@ static bool frame_send(struct gf_coordinator *c, uint32_t id, control_frame fram
         break;
     case CONTROL_ASK: gf_put_u32(&put, c->inquiry); break;
     case CONTROL_ERROR: finding_put(c, row, &put); break;
-    case CONTROL_CLOSED: control_closed_walk(&(struct gf_walk){.put = &put}, &c->closed); break;
+    case CONTROL_CLOSED: gf_control_closed_walk(&(struct gf_walk){.put = &put}, &c->closed); break;
     default: break; /* ALL_GONE has no payload */
     }
     if (c->channel->driver->send(c->channel, row->connection, frame, c->scratch,
@@ -113,7 +113,7 @@ static bool frame_send(struct gf_coordinator *c, uint32_t id, control_frame fram
     return true;
 }
 
-void control_flush(struct gf_coordinator *c)
+void gf_control_flush(struct gf_coordinator *c)
 {
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         struct control_row *row = &c->rows[id];

@@ -135,26 +135,26 @@ static inline unsigned char *control_endpoint(const struct gf_coordinator *c, bo
     return c->endpoints + (side * c->setup.id_count + id) * c->setup.endpoint_bytes_max;
 }
 /* The end of its connection, of which its process may live on. */
-void control_lost(struct gf_coordinator *c, struct control_row *row);
-uint32_t control_waiting(const struct gf_coordinator *c); /* processes that wait to come in */
-void control_enter(struct gf_coordinator *c, gf_coordinator_state state);
+void gf_control_lost(struct gf_coordinator *c, struct control_row *row);
+uint32_t gf_control_waiting(const struct gf_coordinator *c); /* processes that wait to come in */
+void gf_control_enter(struct gf_coordinator *c, gf_coordinator_state state);
 /* The finding: all members hear it; then the job goes on without those that are cut, or ends. */
-void control_decide(struct gf_coordinator *c, const struct gf_error *error, bool is_final);
+void gf_control_decide(struct gf_coordinator *c, const struct gf_error *error, bool is_final);
 
 /* ---- coordinator_take.c ---- */
 /* Takes what the channel has; *more_out: there is more than one poll takes. An error: the channel as
  * a whole has failed. */
-gf_status control_events(struct gf_coordinator *c, bool *more_out);
+gf_status gf_control_events(struct gf_coordinator *c, bool *more_out);
 
 /* ---- coordinator_send.c ---- */
-void control_owe(struct control_row *row, control_frame frame);
-void control_owe_members(struct gf_coordinator *c, control_frame frame);
+void gf_control_owe(struct control_row *row, control_frame frame);
+void gf_control_owe_members(struct gf_coordinator *c, control_frame frame);
 /* Sends what is owed, as far as there is room. */
-void control_flush(struct gf_coordinator *c);
-bool control_owes(const struct gf_coordinator *c);
+void gf_control_flush(struct gf_coordinator *c);
+bool gf_control_owes(const struct gf_coordinator *c);
 
 /* ---- inquiry.c ---- */
-void control_inquire(struct gf_coordinator *c, const struct gf_error *seen);
-void control_inquiry_poll(struct gf_coordinator *c);
+void gf_control_inquire(struct gf_coordinator *c, const struct gf_error *seen);
+void gf_control_inquiry_poll(struct gf_coordinator *c);
 
 #endif

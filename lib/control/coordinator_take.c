@@ -17,7 +17,7 @@ __attribute__((format(printf, 5, 6))) static void refuse(struct gf_coordinator *
     va_start(arguments, format);
     (void)vsnprintf(refusal.text, sizeof refusal.text, format, arguments);
     va_end(arguments);
-    control_refusal_walk(&(struct gf_walk){.put = &put}, &refusal);
+    gf_control_refusal_walk(&(struct gf_walk){.put = &put}, &refusal);
     if (!may_retry) /* else it comes many times a second */
         gf_log_line(&c->setup.log, GF_LOG_WARN, "a process was refused: %s", refusal.text);
     (void)c->channel->driver->send(c->channel, connection, CONTROL_REFUSED, c->scratch,
@@ -123,23 +123,23 @@ static void row_take(struct gf_coordinator *c, uint32_t connection,
 /* The coordinator repeats its last word. */
 static void word_repeat(struct gf_coordinator *c, struct control_row *row)
 {
-    if (c->closed.rank != GF_RANK_NONE) control_owe(row, CONTROL_CLOSED);
+    if (c->closed.rank != GF_RANK_NONE) gf_control_owe(row, CONTROL_CLOSED);
     if (c->state == GF_COORDINATOR_OVER) {
-        control_owe(row, (c->is_well && (row->said == CONTROL_SAID_BYE)) ? CONTROL_ALL_GONE
-                                                                         : CONTROL_ERROR);
+        gf_control_owe(row, (c->is_well && (row->said == CONTROL_SAID_BYE)) ? CONTROL_ALL_GONE
+                                                                            : CONTROL_ERROR);
         return;
     }
     if (row->offer.standing.generation < c->number)
-        control_owe(row, CONTROL_GO); /* it was on the way */
+        gf_control_owe(row, CONTROL_GO); /* it was on the way */
     if (control_is_listed(c, row)) {
         row->endpoint_for = 0;
-        control_owe(row, CONTROL_LIST);
+        gf_control_owe(row, CONTROL_LIST);
     } else if ((c->error.code != GF_OK) && ((row->said < CONTROL_SAID_READY) || row->cut)) {
-        control_owe(row, CONTROL_ERROR);
+        gf_control_owe(row, CONTROL_ERROR);
     } else if (c->state == GF_COORDINATOR_INQUIRE) {
-        control_owe(row, CONTROL_ASK);
+        gf_control_owe(row, CONTROL_ASK);
     }
-    control_owe(row, CONTROL_WAITING);
+    gf_control_owe(row, CONTROL_WAITING);
 }
 
 /* A process that is of no generation here: it waits, if it was given what the others were. */
@@ -150,7 +150,7 @@ static void waits_take(struct gf_coordinator *c, struct control_row *row)
     uint32_t connection = row->connection;
     if (row->banned == row->process) {
         row->waits = false;
-        control_owe(row, CONTROL_ERROR);
+        gf_control_owe(row, CONTROL_ERROR);
         return;
     }
     if ((reference != NULL) && (reference != row) &&
@@ -167,14 +167,14 @@ static void waits_take(struct gf_coordinator *c, struct control_row *row)
                                  .tensor = GF_TENSOR_NONE};
         (void)snprintf(error.text, sizeof error.text, "%s", text);
         row->waits = true; /* it hears it, too */
-        control_decide(c, &error, true);
+        gf_control_decide(c, &error, true);
         return;
     }
     if (reference == NULL) c->terms = row->offer.terms;
     row->waits = true;
     if (control_is_listed(c, row)) {
         row->endpoint_for = 0; /* its connection broke after LIST */
-        control_owe(row, CONTROL_LIST);
+        gf_control_owe(row, CONTROL_LIST);
     }
 }
 
@@ -186,7 +186,7 @@ static void left_out_tell(struct control_row *row)
 {
     if (control_is_member(row) || (row->offer.standing.generation == 0)) return;
     row->waits = false;
-    control_owe(row, CONTROL_ERROR);
+    gf_control_owe(row, CONTROL_ERROR);
 }
 
 /* Is each process of the generation of this standing connected, and says the same? Then rank_ids[] has
@@ -201,7 +201,7 @@ static bool is_complete(struct gf_coordinator *c, const struct control_standing 
         if ((row->connection == CONTROL_NONE) || (standing->generation != of->generation)) continue;
         if ((standing->list != of->list) || (standing->rank != here)) continue;
         c->rank_ids[here++] = id;
-        list = control_list_hash(list, id, row->process);
+        list = gf_control_list_hash(list, id, row->process);
     }
     return (here == of->world) && (list == of->list);
 }
@@ -216,7 +216,7 @@ static void failure_look(struct gf_coordinator *c)
         struct gf_error error = {.code = GF_ERR_PEER, .peer = GF_RANK_NONE};
         (void)snprintf(error.text, sizeof error.text, "rank %u begins a regroup after a failure",
                        row->rank);
-        control_decide(c, &error, false);
+        gf_control_decide(c, &error, false);
         return;
     }
 }
@@ -236,11 +236,11 @@ static void take_over(struct gf_coordinator *c, const struct control_standing *o
     }
     gf_log_line(&c->setup.log, GF_LOG_INFO, "generation %u of %u ranks was taken over", c->number,
                 c->world);
-    control_enter(c, GF_COORDINATOR_RUN);
+    gf_control_enter(c, GF_COORDINATOR_RUN);
     failure_look(c);
     for (uint32_t id = 0; id < c->setup.id_count; id++)
         if (c->rows[id].said != CONTROL_SAID_READY) left_out_tell(&c->rows[id]); /* else it waits */
-    if (c->is_fault_pending && (c->state == GF_COORDINATOR_RUN)) control_inquire(c, &c->seen);
+    if (c->is_fault_pending && (c->state == GF_COORDINATOR_RUN)) gf_control_inquire(c, &c->seen);
 }
 
 /* With this offer, is its generation whole? A process that names a later one was let into it, and no
@@ -254,7 +254,7 @@ static void takeover_look(struct gf_coordinator *c, const struct control_row *ro
 static void offer_take(struct gf_coordinator *c, uint32_t connection, struct gf_get *get)
 {
     struct control_offer offer = {0};
-    control_offer_walk(&(struct gf_walk){.get = get}, &offer);
+    gf_control_offer_walk(&(struct gf_walk){.get = get}, &offer);
     if (get->bad) {
         c->channel->driver->drop(c->channel, connection);
         return;
@@ -303,7 +303,7 @@ static bool endpoint_take(struct gf_coordinator *c, uint32_t id, struct gf_get *
     unsigned char *to = control_endpoint(c, true, id);
     while (get->left > 0) {
         struct control_piece piece = {0};
-        control_piece_walk(&(struct gf_walk){.get = get}, &piece);
+        gf_control_piece_walk(&(struct gf_walk){.get = get}, &piece);
         const unsigned char *bytes = gf_get_bytes(get, piece.bytes);
         if ((row->endpoint_for != c->next) || (piece.at == 0)) { /* said again after a reconnect */
             row->endpoint_for = c->next;
@@ -323,7 +323,7 @@ static bool endpoint_take(struct gf_coordinator *c, uint32_t id, struct gf_get *
 static bool report_take(struct gf_coordinator *c, struct control_row *row, struct gf_get *get)
 {
     struct control_report report = {0};
-    control_report_walk(&(struct gf_walk){.get = get}, &report);
+    gf_control_report_walk(&(struct gf_walk){.get = get}, &report);
     if (get->bad) return false;
     /* Its answer is of one moment, and STATUS has no edges. */
     bool keeps = (report.inquiry == 0) && (c->state == GF_COORDINATOR_INQUIRE) &&
@@ -337,7 +337,7 @@ static bool report_take(struct gf_coordinator *c, struct control_row *row, struc
 static bool fault_take(struct gf_coordinator *c, struct control_row *row, struct gf_get *get)
 {
     struct control_fault fault = {0};
-    control_fault_walk(&(struct gf_walk){.get = get}, &fault);
+    gf_control_fault_walk(&(struct gf_walk){.get = get}, &fault);
     if (get->bad) return false;
     if (row->said < CONTROL_SAID_FAULT) row->said = CONTROL_SAID_FAULT;
     row->report.edges = fault.edges;
@@ -347,14 +347,14 @@ static bool fault_take(struct gf_coordinator *c, struct control_row *row, struct
         error.peer = row->rank;
         bool joins = (c->number == 0) && (row->offer.standing.generation == 0);
         bool works = (c->state == GF_COORDINATOR_RUN) || (c->state == GF_COORDINATOR_INQUIRE);
-        control_owe(row, CONTROL_ERROR);
+        gf_control_owe(row, CONTROL_ERROR);
         if (!works && (!joins || (c->state != GF_COORDINATOR_GATHER))) return true;
         row->cut = true;
         if (joins) error.peer = row->offer.id;
         (void)snprintf(error.text, sizeof error.text, "rank %u gives up: %.200s", error.peer,
                        fault.error.text);
         joins = joins || !control_may_be_cut(c, row->offer.id);
-        control_decide(c, &error, joins); /* .. and the others hear why */
+        gf_control_decide(c, &error, joins); /* .. and the others hear why */
         return true;
     }
     if (c->number == 0) { /* looked at once the generation is taken over */
@@ -364,16 +364,16 @@ static bool fault_take(struct gf_coordinator *c, struct control_row *row, struct
     }
     bool is_known = (c->state == GF_COORDINATOR_REGROUP) && (c->error.code != GF_OK);
     /* A list is out, and it is not on it: so it hears at once. */
-    if (c->state == GF_COORDINATOR_GATHER) control_owe(row, CONTROL_ERROR);
+    if (c->state == GF_COORDINATOR_GATHER) gf_control_owe(row, CONTROL_ERROR);
     if ((c->state == GF_COORDINATOR_OVER) || (c->state == GF_COORDINATOR_GATHER)) return true;
-    if (!is_known) control_inquire(c, &fault.error);
+    if (!is_known) gf_control_inquire(c, &fault.error);
     return true;
 }
 
 static bool ready_take(struct gf_coordinator *c, struct control_row *row, struct gf_get *get)
 {
     struct control_ready ready = {0};
-    control_ready_walk(&(struct gf_walk){.get = get}, &ready);
+    gf_control_ready_walk(&(struct gf_walk){.get = get}, &ready);
     if (get->bad) return false;
     if ((row->said == CONTROL_SAID_BYE) || row->cut) return true;
     row->said = CONTROL_SAID_READY;
@@ -391,7 +391,7 @@ static void closed_tell(struct gf_coordinator *c, const struct control_row *row)
 {
     if ((c->closed.rank != GF_RANK_NONE) && (c->closed.step <= row->report.step)) return;
     c->closed = (struct control_closed){.rank = row->rank, .step = row->report.step};
-    control_owe_members(c, CONTROL_CLOSED);
+    gf_control_owe_members(c, CONTROL_CLOSED);
 }
 
 static bool bye_take(struct gf_coordinator *c, struct control_row *row, struct gf_get *get)
@@ -406,7 +406,7 @@ static bool bye_take(struct gf_coordinator *c, struct control_row *row, struct g
     row->ended = true; /* it joins no more */
     row->waits = false;
     row->said = CONTROL_SAID_NOTHING;
-    control_owe(row, CONTROL_ALL_GONE);
+    gf_control_owe(row, CONTROL_ALL_GONE);
     return true;
 }
 
@@ -416,7 +416,7 @@ static bool stranger_take(struct gf_coordinator *c, struct control_row *row, uin
                           struct gf_get *get)
 {
     struct control_ready ready = {0};
-    if (kind == CONTROL_READY) control_ready_walk(&(struct gf_walk){.get = get}, &ready);
+    if (kind == CONTROL_READY) gf_control_ready_walk(&(struct gf_walk){.get = get}, &ready);
     if (get->bad) return false;
     bool goes = (kind == CONTROL_BYE) || ((kind == CONTROL_READY) && ready.leaves);
     if (goes && !control_may_be_cut(c, row->offer.id)) { /* the host waits for all others */
@@ -424,13 +424,13 @@ static bool stranger_take(struct gf_coordinator *c, struct control_row *row, uin
         row->said = CONTROL_SAID_BYE;
     } else if (goes) {
         row->waits = false;
-        control_owe(row, CONTROL_ALL_GONE);
+        gf_control_owe(row, CONTROL_ALL_GONE);
     } else if (row->waits) {
         return true;
     } else if (kind == CONTROL_READY)
         waits_take(c, row);
     else if ((kind == CONTROL_FAULT) || (kind == CONTROL_STATUS))
-        control_owe(row, CONTROL_ERROR);
+        gf_control_owe(row, CONTROL_ERROR);
     return true;
 }
 
@@ -472,7 +472,7 @@ static void frame_take(struct gf_coordinator *c, const struct gf_channel_event *
         "rank %u sent a frame that is malformed (kind %u, %u bytes): its connection is closed", id,
         event->frame_kind, event->size_bytes);
     c->channel->driver->drop(c->channel, event->connection);
-    control_lost(c, &c->rows[id]);
+    gf_control_lost(c, &c->rows[id]);
 }
 
 static void end_take(struct gf_coordinator *c, const struct gf_channel_event *event)
@@ -483,10 +483,10 @@ static void end_take(struct gf_coordinator *c, const struct gf_channel_event *ev
     if (id == CONTROL_NONE) return;
     row = &c->rows[id];
     row->ended = row->ended || (event->end != GF_CHANNEL_BROKE);
-    control_lost(c, row);
+    gf_control_lost(c, row);
 }
 
-gf_status control_events(struct gf_coordinator *c, bool *more_out)
+gf_status gf_control_events(struct gf_coordinator *c, bool *more_out)
 {
     struct gf_channel_event event;
     *more_out = false;

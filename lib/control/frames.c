@@ -55,7 +55,7 @@ static void values_walk(struct gf_walk *walk, struct gf_offer *values)
     gf_walk_fields(walk, values, fields, COUNT(fields));
 }
 
-void control_offer_walk(struct gf_walk *walk, struct control_offer *offer)
+void gf_control_offer_walk(struct gf_walk *walk, struct control_offer *offer)
 {
     gf_walk_u32(walk, &offer->id);
     gf_walk_u32(walk, &offer->id_count);
@@ -73,7 +73,7 @@ void control_offer_walk(struct gf_walk *walk, struct control_offer *offer)
     if ((walk->get != NULL) && (offer->process == 0)) walk->get->bad = true;
 }
 
-void control_list_walk(struct gf_walk *walk, struct control_list *list)
+void gf_control_list_walk(struct gf_walk *walk, struct control_list *list)
 {
     gf_walk_u64(walk, &list->coordinator);
     gf_walk_u32(walk, &list->number);
@@ -83,7 +83,7 @@ void control_list_walk(struct gf_walk *walk, struct control_list *list)
     gf_walk_bool(walk, &list->comes_in);
 }
 
-void control_go_walk(struct gf_walk *walk, struct control_go *go)
+void gf_control_go_walk(struct gf_walk *walk, struct control_go *go)
 {
     gf_walk_u32(walk, &go->number);
     gf_walk_u64(walk, &go->list);
@@ -92,7 +92,7 @@ void control_go_walk(struct gf_walk *walk, struct control_go *go)
     progress_walk(walk, &go->progress);
 }
 
-void control_piece_walk(struct gf_walk *walk, struct control_piece *piece)
+void gf_control_piece_walk(struct gf_walk *walk, struct control_piece *piece)
 {
     gf_walk_u32(walk, &piece->rank);
     gf_walk_u32(walk, &piece->total);
@@ -100,7 +100,7 @@ void control_piece_walk(struct gf_walk *walk, struct control_piece *piece)
     gf_walk_u32(walk, &piece->bytes);
 }
 
-void control_report_walk(struct gf_walk *walk, struct control_report *report)
+void gf_control_report_walk(struct gf_walk *walk, struct control_report *report)
 {
     static const struct gf_field fields[] = {
         GF_FIELD(control_report, inquiry),     GF_FIELD(control_report, step),
@@ -112,40 +112,40 @@ void control_report_walk(struct gf_walk *walk, struct control_report *report)
     edges_walk(walk, &report->edges);
 }
 
-void control_fault_walk(struct gf_walk *walk, struct control_fault *fault)
+void gf_control_fault_walk(struct gf_walk *walk, struct control_fault *fault)
 {
     gf_walk_bool(walk, &fault->ends);
     error_walk(walk, &fault->error);
     edges_walk(walk, &fault->edges);
 }
 
-void control_finding_walk(struct gf_walk *walk, struct control_finding *finding)
+void gf_control_finding_walk(struct gf_walk *walk, struct control_finding *finding)
 {
     gf_walk_bool(walk, &finding->may_go_on);
     error_walk(walk, &finding->error);
 }
 
-void control_ready_walk(struct gf_walk *walk, struct control_ready *ready)
+void gf_control_ready_walk(struct gf_walk *walk, struct control_ready *ready)
 {
     gf_walk_bool(walk, &ready->planned);
     gf_walk_bool(walk, &ready->leaves);
     progress_walk(walk, &ready->progress);
 }
 
-void control_closed_walk(struct gf_walk *walk, struct control_closed *closed)
+void gf_control_closed_walk(struct gf_walk *walk, struct control_closed *closed)
 {
     gf_walk_u32(walk, &closed->rank);
     gf_walk_u64(walk, &closed->step);
 }
 
-void control_refusal_walk(struct gf_walk *walk, struct control_refusal *refusal)
+void gf_control_refusal_walk(struct gf_walk *walk, struct control_refusal *refusal)
 {
     gf_walk_u32(walk, &refusal->code);
     gf_walk_bool(walk, &refusal->may_retry);
     gf_walk_text(walk, refusal->text, sizeof refusal->text);
 }
 
-uint64_t control_list_hash(uint64_t hash, uint32_t id, uint64_t process)
+uint64_t gf_control_list_hash(uint64_t hash, uint32_t id, uint64_t process)
 {
     return gf_fnv_word(gf_fnv_word(hash, id), process);
 }

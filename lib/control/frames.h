@@ -61,7 +61,7 @@ struct control_standing {
     uint32_t generation; /* the last one that this process was a member of; 0: none */
     uint32_t rank;       /* its rank in it, */
     uint32_t world;      /* the world of it, */
-    uint64_t list;       /* and the hash of its list: control_list_hash() */
+    uint64_t list;       /* and the hash of its list: gf_control_list_hash() */
     uint32_t said;       /* a control_said */
     uint32_t listed;     /* the number of the last list that it was told, begun or not */
 };
@@ -162,19 +162,19 @@ struct control_refusal {
     char text[240];
 };
 
-void control_offer_walk(struct gf_walk *walk, struct control_offer *offer);
-void control_list_walk(struct gf_walk *walk, struct control_list *list);
-void control_go_walk(struct gf_walk *walk, struct control_go *go);
-void control_piece_walk(struct gf_walk *walk, struct control_piece *piece);
-void control_report_walk(struct gf_walk *walk, struct control_report *report);
-void control_fault_walk(struct gf_walk *walk, struct control_fault *fault);
-void control_finding_walk(struct gf_walk *walk, struct control_finding *finding);
-void control_ready_walk(struct gf_walk *walk, struct control_ready *ready);
-void control_closed_walk(struct gf_walk *walk, struct control_closed *closed);
-void control_refusal_walk(struct gf_walk *walk, struct control_refusal *refusal);
+void gf_control_offer_walk(struct gf_walk *walk, struct control_offer *offer);
+void gf_control_list_walk(struct gf_walk *walk, struct control_list *list);
+void gf_control_go_walk(struct gf_walk *walk, struct control_go *go);
+void gf_control_piece_walk(struct gf_walk *walk, struct control_piece *piece);
+void gf_control_report_walk(struct gf_walk *walk, struct control_report *report);
+void gf_control_fault_walk(struct gf_walk *walk, struct control_fault *fault);
+void gf_control_finding_walk(struct gf_walk *walk, struct control_finding *finding);
+void gf_control_ready_walk(struct gf_walk *walk, struct control_ready *ready);
+void gf_control_closed_walk(struct gf_walk *walk, struct control_closed *closed);
+void gf_control_refusal_walk(struct gf_walk *walk, struct control_refusal *refusal);
 
 /* One more member of a list, in the order of ranks; begin with CONTROL_LIST_START. */
 #define CONTROL_LIST_START UINT64_C(0xcbf29ce484222325)
-uint64_t control_list_hash(uint64_t hash, uint32_t id, uint64_t process);
+uint64_t gf_control_list_hash(uint64_t hash, uint32_t id, uint64_t process);
 
 #endif

@@ -6,14 +6,14 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-void control_inquire(struct gf_coordinator *c, const struct gf_error *seen)
+void gf_control_inquire(struct gf_coordinator *c, const struct gf_error *seen)
 {
     if (c->state == GF_COORDINATOR_INQUIRE) return;
     c->inquiry++;
     c->seen = *seen;
     c->inquiry_ns = c->now_ns;
-    control_owe_members(c, CONTROL_ASK);
-    control_enter(c, GF_COORDINATOR_INQUIRE);
+    gf_control_owe_members(c, CONTROL_ASK);
+    gf_control_enter(c, GF_COORDINATOR_INQUIRE);
 }
 
 static bool has_answered(const struct gf_coordinator *c, const struct control_row *row)
@@ -240,10 +240,10 @@ static void decide(struct gf_coordinator *c)
         is_final = calls_find(c, &error);
         if (!is_final) is_final = nobody_find(c, &error);
     }
-    control_decide(c, &error, is_final);
+    gf_control_decide(c, &error, is_final);
 }
 
-void control_inquiry_poll(struct gf_coordinator *c)
+void gf_control_inquiry_poll(struct gf_coordinator *c)
 {
     uint64_t age_ns = c->now_ns - c->inquiry_ns;
     uint64_t answer_ns = c->terms.exchange_timeout_ns / 4;

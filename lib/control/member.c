@@ -107,7 +107,7 @@ static uint32_t coordinator_rank(const struct gf_member *member)
 static void list_take(struct gf_member *member, struct gf_get *get)
 {
     struct control_list list = {0};
-    control_list_walk(&(struct gf_walk){.get = get}, &list);
+    gf_control_list_walk(&(struct gf_walk){.get = get}, &list);
     bool awaited = (member->state == GF_MEMBER_JOINING) || (member->state == GF_MEMBER_READY) ||
                    (member->state == GF_MEMBER_LISTED);
     if (get->bad || (list.world > member->setup.id_count) || (list.rank >= list.world)) {
@@ -159,12 +159,12 @@ static void generation_begin(struct gf_member *member, const struct control_go *
 static void go_take(struct gf_member *member, struct gf_get *get)
 {
     struct control_go go = {0};
-    control_go_walk(&(struct gf_walk){.get = get}, &go);
+    gf_control_go_walk(&(struct gf_walk){.get = get}, &go);
     if (get->bad || (member->state != GF_MEMBER_LISTED) || (go.number != member->listed.number))
         return;
     while (get->left > 0) {
         struct control_piece piece = {0};
-        control_piece_walk(&(struct gf_walk){.get = get}, &piece);
+        gf_control_piece_walk(&(struct gf_walk){.get = get}, &piece);
         const unsigned char *bytes = gf_get_bytes(get, piece.bytes);
         if (get->bad || (piece.rank != member->go_rank) || (piece.at != member->go_at) ||
             (piece.rank >= member->listed.world) ||
@@ -187,7 +187,7 @@ static void go_take(struct gf_member *member, struct gf_get *get)
 static void finding_take(struct gf_member *member, struct gf_get *get)
 {
     struct control_finding finding = {0};
-    control_finding_walk(&(struct gf_walk){.get = get}, &finding);
+    gf_control_finding_walk(&(struct gf_walk){.get = get}, &finding);
     if (get->bad) return;
     if ((member->state == GF_MEMBER_CLOSING) && !finding.may_go_on) {
         enter(member, GF_MEMBER_GONE); /* what others do after that is not its end */
@@ -208,7 +208,7 @@ static void finding_take(struct gf_member *member, struct gf_get *get)
 static void refusal_take(struct gf_member *member, struct gf_get *get)
 {
     struct control_refusal refusal = {0};
-    control_refusal_walk(&(struct gf_walk){.get = get}, &refusal);
+    gf_control_refusal_walk(&(struct gf_walk){.get = get}, &refusal);
     if (get->bad) return;
     member->refusal = refusal;
     if (!refusal.may_retry || ((int32_t)refusal.code >= 0))
@@ -246,7 +246,7 @@ static void frame_take(struct gf_member *member, const struct gf_channel_event *
         if (may_leave(member)) enter(member, GF_MEMBER_GONE);
         break;
     case CONTROL_CLOSED:
-        control_closed_walk(&(struct gf_walk){.get = &get}, &member->closed);
+        gf_control_closed_walk(&(struct gf_walk){.get = &get}, &member->closed);
         break;
     default: get.bad = true;
     }
@@ -381,7 +381,7 @@ static void report_put(struct gf_member *member, struct gf_put *put, uint32_t in
     report.edges.count = 0;
     if ((inquiry != 0) && (member->setup.edges != NULL))
         member->setup.edges(member->setup.edges_of, &report.edges);
-    control_report_walk(&(struct gf_walk){.put = put}, &report);
+    gf_control_report_walk(&(struct gf_walk){.put = put}, &report);
 }
 
 static void endpoint_put(struct gf_member *member, struct gf_put *put)
@@ -392,7 +392,7 @@ static void endpoint_put(struct gf_member *member, struct gf_put *put)
                                   .total = (uint32_t)member->endpoint_bytes,
                                   .at = (uint32_t)member->endpoint_sent,
                                   .bytes = (uint32_t)((left < room) ? left : room)};
-    control_piece_walk(&(struct gf_walk){.put = put}, &piece);
+    gf_control_piece_walk(&(struct gf_walk){.put = put}, &piece);
     gf_put_bytes(put, member->own + piece.at, piece.bytes);
 }
 
@@ -408,7 +408,7 @@ static void offer_put(struct gf_member *member, struct gf_put *put)
                                   .standing = member->standing,
                                   .terms = member->setup.terms,
                                   .values = member->setup.values};
-    control_offer_walk(&(struct gf_walk){.put = put}, &offer);
+    gf_control_offer_walk(&(struct gf_walk){.put = put}, &offer);
 }
 
 /* The number of the generation, or the list, that a word is of, then the word. */
@@ -425,8 +425,8 @@ static void word_put(struct gf_member *member, control_frame frame, struct gf_pu
     case CONTROL_ENDPOINT: endpoint_put(member, put); break;
     case CONTROL_STATUS: report_put(member, put, 0); break;
     case CONTROL_POSITION: report_put(member, put, member->inquiry); break;
-    case CONTROL_FAULT: control_fault_walk(&walk, &member->fault); break;
-    case CONTROL_READY: control_ready_walk(&walk, &member->ready); break;
+    case CONTROL_FAULT: gf_control_fault_walk(&walk, &member->fault); break;
+    case CONTROL_READY: gf_control_ready_walk(&walk, &member->ready); break;
     default: gf_walk_u64(&walk, &member->report.step); break; /* BYE */
     }
 }
