@@ -17,6 +17,7 @@ import functools
 import glob
 import logging
 import os
+import re
 import sys
 import threading
 import time
@@ -34,7 +35,7 @@ NO_DECAY = 2  # GF_TENSOR_NO_DECAY
 METRICS = 3  # the program's; in the library's fourth each rank says how many tensors it lacks
 LACKING = 3
 WAIT_NS = 50_000_000
-POLL_S = 0.0005  # between two polls of a join, an epoch or a close
+ERROR_BYTES = 512  # GF_CONFIG_ERROR_BYTES
 LEAVE_S = 10.0  # a program that ends without close() waits so long for the other ranks
 STAGE_BYTES = 4 << 20  # parameters and buffers that travel together
 
@@ -64,12 +65,30 @@ class _Extra(ctypes.Structure):  # struct gf_state_extra
     _fields_ = [("name", ctypes.c_char_p), ("data", ctypes.c_void_p), ("bytes", ctypes.c_uint64)]
 
 
+class _Stats(ctypes.Structure):  # struct gf_stats
+    _fields_ = [("size_bytes", ctypes.c_uint32), ("path", ctypes.c_uint32)] + [
+        (name, ctypes.c_uint64) for name in (
+            "steps", "steps_skipped", "wire_bytes", "mapped_bytes", "control_bytes", "messages",
+            "produced_bytes", "copied_bytes", "operations", "wait_ns", "exchange_ns",
+            "last_wait_ns", "last_exchange_ns", "last_wire_bytes", "foreign_bytes")] + [
+        ("buffer_count", ctypes.c_uint32), ("loss_scale", ctypes.c_float),
+        ("slowest_peer", ctypes.c_uint32), ("slowest_share_percent", ctypes.c_uint32),
+        ("slowest_late_ns", ctypes.c_uint64)]
+
+
+_Request = ctypes.c_uint64 * 8  # struct gf_request
+# These layouts are by hand; the library is asked whether it has the same when it is loaded.
+LAYOUTS = {"gf_tensor": _Tensor, "gf_state_extra": _Extra, "gf_stats": _Stats,
+           "gf_request": _Request}
+
 _LOG = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p)
+_TAKE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t)
 _P, _U32, _U64, _F32, _F64, _S = (ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64,
                                   ctypes.c_float, ctypes.c_double, ctypes.c_char_p)
 # name: result, arguments behind the context. A result of None is a status.
 CALLS = {
-    "gf_open_poll": (None, ()), "gf_close": (None, ()), "gf_close_poll": (None, ()),
+    "gf_open_wait_for": (None, (_U64,)), "gf_close": (None, ()),
+    "gf_close_wait_for": (None, (_U64,)),
     "gf_rank": (_U32, ()), "gf_world": (_U32, ()), "gf_first_rank": (_U32, ()),
     "gf_gradient": (_U64, (_U32,)), "gf_weight": (_U64, (_U32,)),
     "gf_weight_half": (_U64, (_U32,)), "gf_weights_written": (None, ()),
@@ -82,11 +101,12 @@ CALLS = {
     "gf_loss_scale": (_F32, ()), "gf_rate": (_F32, (_U64,)),
     "gf_allreduce_by": (None, (_U32, _U64, _U64, _U32, _P)),
     "gf_broadcast": (None, (_U64, _U64, _U32, _U32, _P)), "gf_barrier": (None, (_P,)),
-    "gf_request_poll": (None, (_P,)), "gf_request_wait": (None, (_P,)), "gf_step_wait": (None, ()), "gf_abort": (ctypes.c_int, ()), "gf_heartbeat": (None, ()),
+    "gf_request_wait_for": (None, (_P, _U64)), "gf_step_wait_for": (None, (_U64,)), "gf_abort": (ctypes.c_int, ()), "gf_heartbeat": (None, ()),
     "gf_state_bytes": (_U64, ()), "gf_state_save": (None, (_P, _U64)),
     "gf_state_load": (None, (_P, _U64)), "gf_epoch_begin": (None, (_P, _U32)),
-    "gf_epoch_poll": (None, ()), "gf_epoch_due": (_U32, ()), "gf_leave": (None, ()),
+    "gf_epoch_wait_for": (None, (_U64,)), "gf_epoch_due": (_U32, ()), "gf_leave": (None, ()),
     "gf_left": (ctypes.c_bool, ()), "gf_rejoined": (ctypes.c_bool, ()), "gf_steps": (_U64, ()),
+    "gf_stats_read": (None, (_P,)),
 }
 
 
@@ -108,14 +128,33 @@ def library():
         except OSError as error:
             tried.append(str(error))
             continue
+        if not hasattr(loaded, "gf_struct_bytes"):
+            raise ImportError(f"gradientflow: {path} is older than {__file__}")
         for name, (result, arguments) in CALLS.items():
             call = getattr(loaded, name)
             call.restype = ctypes.c_int if result is None else result
             call.argtypes = (_P,) + arguments
         loaded.gf_status_name.restype = _S
+        for name, layout in LAYOUTS.items():
+            if loaded.gf_struct_bytes(name.encode()) != ctypes.sizeof(layout):
+                raise ImportError(f"gradientflow: {path} is of another version than {__file__}: "
+                                  f"struct {name} has {loaded.gf_struct_bytes(name.encode())} "
+                                  f"bytes there, {ctypes.sizeof(layout)} here")
         return loaded
     raise ImportError("gradientflow: no shared library; GF_LIBRARY may name it: " +
                       "; ".join(tried))
+
+
+def _in_file(path, key, value):
+    """Does the configuration file set this key so? What it means is the library's to say."""
+    if path is None:
+        return False
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            lines = [re.sub(r"(#|//).*", "", line) for line in file]
+    except OSError:
+        return False  # the library says why
+    return re.search(rf'\b{key}\s*[=:]\s*"?{value}\b', "".join(lines)) is not None
 
 
 def _setting(value):
@@ -146,12 +185,12 @@ class _Job:
         self.detach = None  # what points into the library's memory lets go of it
         self.stepping = False  # between gf_step_begin() and the end of the step
         self.poller = None
-        self.log = _LOG(self._log)
+        self.log, self.take = _LOG(self._log), _TAKE(self._take)  # as long as the context
         self.kept = (tensors, extra)
         _jobs.add(self)
         try:
             self._open(path, settings, tensors, extra)
-            self.wait("gf_open_poll")
+            self.wait("gf_open_wait_for")
         except BaseException:
             self.abort()
             raise
@@ -168,20 +207,18 @@ class _Job:
 
     def _open(self, path, settings, tensors, extra):
         lib = self.library
-        config = ctypes.create_string_buffer(1 << 16)
-        error = ctypes.create_string_buffer(512)
-        if path is not None and lib.gf_config_load(os.fsencode(path), config, error) < 0:
-            raise Error("GF_ERR_CONFIG", error.value.decode(errors="replace"))
+        error = ctypes.create_string_buffer(ERROR_BYTES)
         texts = [text.encode() for text in settings]
-        if lib.gf_config_set_all(config, (_S * len(texts))(*texts), len(texts), b"settings",
-                                 error) < 0:
-            raise Error("GF_ERR_CONFIG", error.value.decode(errors="replace"))
-        need = (_U64 * 3)()
-        self._must("gf_measure", lib.gf_measure(config, tensors, len(tensors), need))
-        self.memory = torch.empty(need[0] + 64, dtype=torch.uint8)
-        at = (self.memory.data_ptr() + 63) // 64 * 64
-        self._must("gf_open", lib.gf_open(config, tensors, len(tensors), _P(at), _U64(need[0]),
-                                          ctypes.byref(self.gf)))
+        path = None if path is None else os.fsencode(path)
+        status = lib.gf_open_text(path, (_S * len(texts))(*texts), len(texts), 0, tensors,
+                                  len(tensors), None, extra, len(extra), self.log, None,
+                                  self.take, error, ctypes.byref(_P()), ctypes.byref(self.gf))
+        if status < 0:
+            raise Error(lib.gf_status_name(status).decode(), error.value.decode(errors="replace"))
+
+    def _take(self, alignment, size):
+        self.memory = torch.empty(size + alignment, dtype=torch.uint8)
+        return -(-self.memory.data_ptr() // alignment) * alignment
 
     # -- calls --
 
@@ -205,28 +242,24 @@ class _Job:
             return answer if CALLS[name][0] is not None else self._must(name, answer)
 
     def wait(self, name, *arguments, until=None):
-        """Polls; False: `until` has passed."""
-        while self.call(name, *arguments) == AGAIN:
+        """False: `until` has passed."""
+        while self.call(name, *arguments, WAIT_NS) == AGAIN:
             if until is not None and time.monotonic() > until:
                 return False
-            time.sleep(POLL_S)
         return True
 
     def request(self, name, *arguments):
         """One collective, from its post to its end."""
-        request = (_U64 * 8)()
+        request = _Request()
         try:
             while self.call(name, *arguments, request) == AGAIN:
-                time.sleep(POLL_S)
-            self.call("gf_request_wait", request)
+                pass  # eight are under way
+            self.wait("gf_request_wait_for", request)
         except Exception:
             raise
         except BaseException:  # Ctrl-C: the request's memory is still the library's
             self.abort()
             raise
-
-    def step_wait(self):
-        self.call("gf_step_wait")
 
     # -- the end --
 
@@ -248,7 +281,7 @@ class _Job:
                 return
         left = False
         try:
-            left = self.wait("gf_close_poll", until=until)
+            left = self.wait("gf_close_wait_for", until=until)
         finally:
             with self.lock:
                 if not left:
@@ -395,6 +428,55 @@ class _Slot:
         self.used = True  # by some rank, in the step that has ended
 
 
+def _moments(optimizer, prefix):
+    """The tensors of an optimizer's state, which are made now where it would make them in its first
+    step: the library keeps their addresses."""
+    params = [param for group in optimizer.param_groups for param in group["params"]
+              if param.requires_grad]
+    if not all(optimizer.state[param] for param in params) and \
+            isinstance(optimizer, (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW)):
+        _moments_make(optimizer, params)
+    shared = []
+    for number, param in enumerate(params):
+        for key, value in sorted(optimizer.state[param].items()):
+            if value is None:
+                continue
+            if not isinstance(value, torch.Tensor):
+                raise TypeError(f"state: {type(optimizer).__name__} keeps {key} as a "
+                                f"{type(value).__name__}; ranks share tensors alone")
+            now = functools.partial(_moment, optimizer, param, key)
+            shared.append((f"{prefix}{number}.{key}", value, now))
+    return shared
+
+
+def _moment(optimizer, param, key):
+    return optimizer.state[param].get(key)
+
+
+def _moments_make(optimizer, params):
+    """By a step with gradients of zero and a rate of zero, after which all it made is zero."""
+    if any(group.get("dampening") for group in optimizer.param_groups):
+        raise ValueError("state: SGD with dampening begins otherwise than from zero; call its "
+                         "step() once before")
+    before = [param.grad for param in params]
+    values = [(group, group["lr"], group.get("weight_decay", 0)) for group in
+              optimizer.param_groups]
+    made = [param for param in params if not optimizer.state[param]]
+    for param in params:
+        param.grad = torch.zeros_like(param) if not optimizer.state[param] else None
+    for group, _, _ in values:
+        group["lr"], group["weight_decay"] = 0.0, 0
+    type(optimizer).step(optimizer)
+    for group, rate, decay in values:
+        group["lr"], group["weight_decay"] = rate, decay
+    for param, grad in zip(params, before):
+        param.grad = grad
+    for param in made:
+        for value in optimizer.state[param].values():
+            if isinstance(value, torch.Tensor):
+                value.zero_()
+
+
 def _tensors_in(output):
     if isinstance(output, torch.Tensor):
         yield output
@@ -456,7 +538,7 @@ class DistributedDataParallel(torch.nn.Module):
         self._metrics = {}
         self._slots = self._make_slots(no_decay)
         settings = self._defaults(path, settings)
-        self._shared, self._mirrors = self._share(state, settings)
+        self._shared, self._mirrors = self._make_shared(path, state, settings)
         self._job = _Job(path, _texts(settings), self._tensors, self._extras)
         self._job.detach = self._detach
         self._poller = _Poller(self._job, progress if progress is not True else 0.0002) \
@@ -490,12 +572,18 @@ class DistributedDataParallel(torch.nn.Module):
         return slots
 
     def _defaults(self, path, settings):
-        """DDP averages, and waits for half an hour."""
+        """DDP averages, and waits for half an hour. A file that averages over samples does so."""
         settings = {group: dict(values) if isinstance(values, dict) else values
                     for group, values in settings.items()}
+        self._divides = False
         exchange = settings.setdefault("exchange", {})
         if isinstance(exchange, dict):
-            exchange.setdefault("average", "ranks")
+            asked = "average" in exchange or _in_file(path, "average", "samples")
+            # the copy into the pool divides, so that nobody reads the gradients once more
+            self._divides = not asked and all(slot.param.dtype == torch.float32 and
+                                              not slot.param.is_cuda for slot in self._slots)
+            if not asked:
+                exchange["average"] = "sum" if self._divides else "ranks"
             if path is None:
                 exchange.setdefault("timeout", "30 min")
         device = self._slots[0].param.device
@@ -508,28 +596,30 @@ class DistributedDataParallel(torch.nn.Module):
             raise ValueError(f"parameters lie on {device}; the library knows cpu and cuda")
         return settings
 
-    def _share(self, state, settings):
+    def _make_shared(self, path, state, settings):
         """What an epoch, a saved state and a rank that comes in have in common."""
         optimizers = [state] if isinstance(state, torch.optim.Optimizer) else list(state)
-        elastic = bool(settings.get("job", {}).get("elastic", False)) or \
-            os.environ.get("GF_WORLD_MAX") is not None
+        elastic = settings.get("job", {}).get("elastic") or _in_file(path, "elastic", "true") or \
+            any(name in os.environ for name in ("GF_ENDED_FD", "GF_WORLD_MAX", "GF_REJOIN"))
         self._extras, mirrors = (_Extra * 0)(), []
         if not optimizers and not elastic:
             return [], mirrors
-        own = settings.get("optimizer", {}).get("kind", "none") == "none"
-        shared = [("param." + slot.name, slot.param.data) for slot in self._slots if own]
+        own = settings.get("optimizer", {}).get("kind", "none") == "none" and \
+            not _in_file(path, "kind", "(sgd|lars|adamw)")
+        shared = [("param." + slot.name, slot.param.data, functools.partial(getattr, slot, "param"))
+                  for slot in self._slots if own]
         for name, buffer in self.module.named_buffers():
             # forward writes buffers when a step may be under way; their copies change with it
             mirrors.append((buffer, buffer.detach().cpu().clone()))
-            shared.append(("buffer." + name, mirrors[-1][1]))
+            shared.append(("buffer." + name, mirrors[-1][1], None))
         for number, optimizer in enumerate(optimizers):
             shared += _moments(optimizer, f"optimizer{number}.")
-        for name, tensor in shared:
+        for name, tensor, _ in shared:
             if tensor.is_cuda or not _is_dense(tensor):
                 raise ValueError(f"state: {name} is not one block of host memory")
         self._extras = (_Extra * len(shared))(*[
             _Extra(name.encode(), tensor.data_ptr(), tensor.numel() * tensor.element_size())
-            for name, tensor in shared])
+            for name, tensor, _ in shared])
         return shared, mirrors
 
     def _begin_together(self):
@@ -543,7 +633,7 @@ class DistributedDataParallel(torch.nn.Module):
         tensors = [slot.param for slot in self._slots]
         tensors += [param for param in self.module.parameters() if not param.requires_grad]
         tensors += list(self.module.buffers())
-        tensors += [tensor for name, tensor in self._shared if name.startswith("optimizer")]
+        tensors += [tensor for name, tensor, _ in self._shared if name.startswith("optimizer")]
         self._broadcast_all(tensors, 0)
         self._keep_shared()
         if not self._own:
@@ -694,6 +784,7 @@ class DistributedDataParallel(torch.nn.Module):
         with job.lock:
             job.call("gf_step_begin")
             job.stepping = True
+            self._share = 1.0 / job.call("gf_world")
             for slot in self._slots:
                 slot.declared = False
             if self._samples is not None:
@@ -713,13 +804,20 @@ class DistributedDataParallel(torch.nn.Module):
         if slot.declared:
             raise Error("", f"{slot.name} got its gradient twice in one backward pass")
         slot.declared = True
-        if grad.data_ptr() == slot.address:
+        held = grad.data_ptr() == slot.address
+        if self._divides:
+            torch.mul(grad.detach(), self._share, out=slot.view)
+        if held or self._divides:
             self._job.call("gf_tensor_ready", slot.index, queue)
+            if self._views and not held:
+                slot.param.grad = slot.view  # what it had is free for the gradient that comes next
             return
         if grad.stride() != slot.strides and grad.numel() > 0:
             grad = torch.empty_strided(grad.shape, slot.strides, dtype=grad.dtype,
                                        device=grad.device).copy_(grad)
         self._job.call("gf_tensor_copy", slot.index, grad.data_ptr(), queue)
+        if self._views and not grad.is_cuda:
+            slot.param.grad = slot.view
 
     def _finish(self):
         """Backward has ended: the averages become the parameters' gradients."""
@@ -747,19 +845,18 @@ class DistributedDataParallel(torch.nn.Module):
                 self._declare(slot)  # what no_sync() has added up
         if self._poller is not None:
             self._poller.going.clear()
-        job.step_wait()
+        job.wait("gf_step_wait_for")
         job.stepping = False
-        self._whole = True
         self._skipped = job.call("gf_step_skipped")
         self._forward_sync = True
         for slot in self._slots:
             slot.used = True
         if not self._skipped and job.call("gf_metric", LACKING) > 0:
-            used = [float(slot.declared and slot not in lacking) for slot in self._slots]
             lacks = set(lacking)
             used = [0.0 if slot in lacks else 1.0 for slot in self._slots]
             for slot, some in zip(self._slots, self._sum(used, "max")):
                 slot.used = some > 0
+        self._whole = True
 
     def _take_gradients(self):
         if self._skipped:
@@ -809,6 +906,10 @@ class DistributedDataParallel(torch.nn.Module):
             self._job.call("gf_updated")
 
     def _keep_shared(self):
+        for name, tensor, now in self._shared:
+            if now is not None and (now() is None or now().data_ptr() != tensor.data_ptr()):
+                raise Error("", f"{name} has moved in memory; the library shares the address that "
+                            "it had when the job began")
         for buffer, mirror in self._mirrors:
             mirror.copy_(buffer.detach())
 
@@ -856,6 +957,105 @@ class DistributedDataParallel(torch.nn.Module):
         for slot in self._slots:
             slot.param.grad = None
 
+    def join(self, divide_by_initial_world_size=True, enable=True,
+             throw_on_early_termination=False, step=None):
+        """As DDP's, for ranks that do not have equally many batches: one that has run out adds
+        nothing to the others' steps, until all have. Then all have the parameters of one that was
+        the last. step: what such a rank does after each of those steps, so that its optimizer has
+        the same state, as lambda: (optimizer.step(), optimizer.zero_grad())."""
+        return _Join(self, divide_by_initial_world_size, throw_on_early_termination, step) \
+            if enable else contextlib.nullcontext()
+
+    # -- elastic jobs --
+
+    def survive(self):
+        """The next epoch, after RankLost or where `due`: the step under way is dropped, and
+        parameters, buffers, moments of `state` and steps are what all ranks have in common. False:
+        this rank has left (leave())."""
+        try:
+            self._applied()
+        except RankLost:
+            pass
+        self._armed = self._whole = False
+        self._job.stepping = False
+        for slot in self._slots:
+            slot.param.grad = None
+        again = True
+        while again:
+            try:
+                self._job.call("gf_epoch_begin", None, 0)
+                self._job.wait("gf_epoch_wait_for")
+                again = not self.left and self.due > 0
+            except RankLost as lost:  # another one, on the way
+                log.warning("%s", lost)
+        if self.left:
+            return False
+        self._take_addresses(keep=True)
+        self._take_shared()
+        self._forward_sync = True
+        return True
+
+    def leave(self):
+        """This rank leaves with the next epoch: it goes on until `due`, and then survive()."""
+        self._applied()
+        self._job.call("gf_leave")
+
+    @property
+    def due(self):
+        """So many ranks wait to come in or to leave; the same on all ranks after a step."""
+        self._applied()
+        return self._job.call("gf_epoch_due")
+
+    # -- state --
+
+    def save(self, path, optimizer=None, **more):
+        """Module, optimizer, the library's state (step, loss scale, its optimizer's moments) and
+        whatever else the program names, in one file that is whole or not there. With sparse steps
+        each rank saves a file of its own, else rank 0 alone."""
+        self._applied()
+        size = self._job.call("gf_state_bytes")
+        data = torch.empty((size + 7) // 8, dtype=torch.int64)
+        self._job.call("gf_state_save", data.data_ptr(), size)
+        part = f"{path}.{os.getpid()}.part"
+        with open(part, "wb") as file:
+            torch.save({"gradientflow": data.view(torch.uint8)[:size].clone(),
+                        "module": self.module.state_dict(), "more": more,
+                        "optimizer": None if optimizer is None else optimizer.state_dict()}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+
+    def load(self, path, optimizer=None):
+        """On all ranks, the same save; returns what else save() was given."""
+        self._applied()
+        kept = torch.load(path, map_location="cpu")
+        data = torch.empty((kept["gradientflow"].numel() + 7) // 8, dtype=torch.int64)
+        size = kept["gradientflow"].numel()
+        data.view(torch.uint8)[:size] = kept["gradientflow"]
+        self._job.call("gf_state_load", data.data_ptr(), size)
+        self.module.load_state_dict(kept["module"])
+        if optimizer is not None:
+            self._load_optimizer(optimizer, kept["optimizer"])
+        self._keep_shared()
+        return kept["more"]
+
+    def _load_optimizer(self, optimizer, kept):
+        """In place where the library has the addresses: it has loaded those tensors itself."""
+        if kept is None:
+            raise ValueError("load: no optimizer was saved")
+        if not any(name.startswith("optimizer") for name, _, _ in self._shared):
+            optimizer.load_state_dict(kept)
+            return
+        for group, other in zip(optimizer.param_groups, kept["param_groups"]):
+            group.update({key: value for key, value in other.items() if key != "params"})
+
+    def stats(self):
+        """What the library counts (struct gf_stats) as a dictionary."""
+        stats = _Stats(size_bytes=ctypes.sizeof(_Stats))
+        self._job.call("gf_stats_read", ctypes.byref(stats))
+        return {name: getattr(stats, name) for name, _ in _Stats._fields_[1:]}
+
+    left = property(lambda self: self._job.call("gf_left"))
     rank = property(lambda self: self._job.call("gf_rank"))
     world = property(lambda self: self._job.call("gf_world"))
     steps = property(lambda self: self._job.call("gf_steps"))
@@ -894,3 +1094,66 @@ class DistributedDataParallel(torch.nn.Module):
 
     def __deepcopy__(self, memo):
         raise TypeError("a DistributedDataParallel has one job; copy its .module")
+
+
+class _Join:
+    """join(): before each forward pass all ranks say whether they still have inputs."""
+
+    def __init__(self, model, divide_by_all, throw, step):
+        self.model, self.divide_by_all, self.throw, self.step = model, divide_by_all, throw, step
+        self.factor = 1.0  # of the averages
+        self.active = self.syncs = self.casts = 0
+
+    def __enter__(self):
+        self.model._joining = self
+        return self
+
+    def announce(self, model, active):
+        """Returns the rank whose buffers count: the highest of those with inputs."""
+        casts = model._forward_sync and model.broadcast_buffers and active
+        self.active, self.syncs, self.casts = model._sum(
+            [float(active), float(active and model._sync), float(casts)])
+        if self.active < model.world and self.throw:
+            raise RuntimeError("join: a rank has run out of inputs")
+        if not self.divide_by_all and self.active > 0:
+            self.factor = model.world / self.active
+        if self.casts == 0:
+            return 0
+        return int(model._sum([float(model.rank) if active else 0.0], "max")[0])
+
+    def shadow(self, model):
+        """A round of the others'. False: there was none any more."""
+        model._applied()
+        root = self.announce(model, False)
+        if self.active == 0:
+            return False
+        if self.casts:
+            model._broadcast_all(list(model.module.buffers()), root)
+        if self.syncs:
+            model.samples(0)
+            model._step_begin()
+            model._exchange(model._slots, shadow=True)
+            for slot in model._slots:
+                slot.param.grad = None
+            model._take_gradients()
+            if self.step is not None:
+                self.step()
+            for slot in model._slots:
+                slot.param.grad = None
+        return True
+
+    def __exit__(self, kind, value, trace):
+        model = self.model
+        if kind is not None:
+            model.abort()
+            model._joining = None
+            return
+        rounds = 0
+        while self.shadow(model):
+            rounds += 1
+        model._joining = None
+        last = model._sum([float(model.rank + 1) if rounds == 0 else 0.0], "max")[0]
+        model._broadcast_all(list(model.module.parameters()) + list(model.module.buffers()),
+                             int(last) - 1)
+        if not model._own:
+            model._job.call("gf_weights_written")
