@@ -134,7 +134,8 @@ def library():
             call = getattr(loaded, name)
             call.restype = ctypes.c_int if result is None else result
             call.argtypes = (_P,) + arguments
-        loaded.gf_status_name.restype = _S
+        loaded.gf_status_name.restype = loaded.gf_error_text.restype = _S
+        loaded.gf_error_text.argtypes = (_P,)
         for name, layout in LAYOUTS.items():
             if loaded.gf_struct_bytes(name.encode()) != ctypes.sizeof(layout):
                 raise ImportError(f"gradientflow: {path} is of another version than {__file__}: "
@@ -227,8 +228,10 @@ class _Job:
         if raised is not None:
             raise raised
         if status < 0:
+            said, self.said = self.said, None  # of a call that was refused; else what has failed
+            failed = self.library.gf_error_text(self.gf).decode(errors="replace")
             kind = RankLost if status in LOST else Error
-            raise kind(self.library.gf_status_name(status).decode(), f"{name}: {self.said}")
+            raise kind(self.library.gf_status_name(status).decode(), failed or said or name)
         return status
 
     def call(self, name, *arguments):
