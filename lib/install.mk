@@ -54,7 +54,9 @@ install: all shared parted ## copy library, headers, tools, documents and files 
 	install -m 644 config/models/*.cfg "$$share/models"; install -m 644 config/clusters/*.cfg "$$share/clusters"; \
 	install -d "$$to/share/bash-completion/completions"; \
 	for tool in $(TOOLS); do $$tool --completion >"$$to/share/bash-completion/completions/$${tool##*/}"; done; \
+	install -d "$$share/python"; install -m 644 tools/python/gradientflow.py "$$share/python"; \
 	install -m 644 LICENSE README.md lib/RECIPE.md "$$to/share/doc/gradientflow"; \
+	install -m 644 tools/python/README.md "$$to/share/doc/gradientflow/PYTORCH.md"; \
 	install -m 644 tools/example/* "$$to/share/doc/gradientflow/example"; \
 	echo "GradientFlow $(VERSION), UCX $(UCX_TEXT)" >"$$to/share/doc/gradientflow/VERSION"; \
 	for page in $(MAN); do install -m 644 $$page "$$to/share/man/man$${page##*.}"; done; \

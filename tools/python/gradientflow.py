@@ -611,6 +611,9 @@ class DistributedDataParallel(torch.nn.Module):
             not _in_file(path, "kind", "(sgd|lars|adamw)")
         shared = [("param." + slot.name, slot.param.data, functools.partial(getattr, slot, "param"))
                   for slot in self._slots if own]
+        frozen = [(name, param) for name, param in self.module.named_parameters()
+                  if not param.requires_grad]
+        shared += [("param." + name, param.data, None) for name, param in frozen]
         for name, buffer in self.module.named_buffers():
             # forward writes buffers when a step may be under way; their copies change with it
             mirrors.append((buffer, buffer.detach().cpu().clone()))
