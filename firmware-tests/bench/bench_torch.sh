@@ -13,7 +13,7 @@ GF_LIBRARY=$(cd "$BUILD" && pwd)/${1##*/}
 export GF_LIBRARY GLOO_SOCKET_IFNAME=lo OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1 PYTHONWARNINGS=ignore
 scratch=$(mktemp -d) || exit 1
 trap 'rm -rf "$scratch"' EXIT
-echo "PyTorch $("$python" -c 'import torch; print(torch.__version__)'), $(nproc) cores, load $(cut -d' ' -f1 /proc/loadavg), medians of ${ROUNDS:-9} rounds"
+echo "PyTorch $("$python" -c 'import torch; print(torch.__version__)'), $(nproc --all) cores, load $(cut -d' ' -f1 /proc/loadavg), medians of ${ROUNDS:-9} rounds"
 code=0
 for ranks in ${RANKS:-2 4}; do
     for link in ${LINKS:-memory sockets}; do
