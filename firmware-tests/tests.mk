@@ -1,6 +1,6 @@
 # How the tests are built and run: included by the Makefile, from the top of the tree.
-# Two launchers and two MPIs for test_launchers.sh and test_mpi.sh, PyTorch for test_torch.sh and test_libtorch.sh, which are
-# skipped without them: nothing else wants them.
+# Two launchers and two MPIs for test_launchers.sh and test_mpi.sh, PyTorch for test_torch.sh and test_libtorch.sh, which
+# are skipped without them: nothing else wants them.
 TEST_PACKAGES := openmpi-bin libopenmpi-dev mpich libmpich-dev slurm-wlm munge python3-torch libtorch-dev g++
 
 # Test programs: test_*, program_*, fuzz_*, bench_* and soak_main; what else lies there is linked into all of them.
@@ -169,7 +169,8 @@ LONG_SUITES := $(shell grep -l '^. suite: long' $(SHELL_TESTS))
 SUITES = $(if $(T),$(filter %/test_$(T) %/test_$(T).sh,$(TESTS) $(SHELL_TESTS)),$(filter-out $(LONG_SUITES),$(SHELL_TESTS)) $(TESTS))
 $(BUILD)/images: firmware-tests/support/idx.sh
 	@rm -rf $@ $@.part && mkdir -p $(BUILD) && . $< && idx_data $@.part 4096 1024 && mv $@.part $@
-tests: $(TESTS) $(PROGRAMS) $(FAKE_CUDA) $(FAKE_NCCL) $(BUILD)/language $(BUILD)/images $(BENCH_OBJ) $$(BUILD)/$$(SONAME)
+tests: $(TESTS) $(PROGRAMS) $(FAKE_CUDA) $(FAKE_NCCL) $(BUILD)/language $(BUILD)/images $(BENCH_OBJ) \
+       $(if $(SAN),,$$(BUILD)/$$(SONAME))
 suites: tests all
 	@CC="$(CC)" BUILD=$(BUILD) LEFT_OUT="$(LEFT_OUT)" sh firmware-tests/support/run.sh $(SUITES)
 test: suites ## every suite without looking at packages, or one: T=coll
@@ -272,7 +273,7 @@ bench-plan: all ## what gf-plan predicts beside what gf-perf --model measures ov
 	@BUILD=$(BUILD) sh firmware-tests/bench/bench_plan.sh
 bench-tree: all ## FireCaffe's reduction tree against its server over 2 to 8 hosts, with a plot (1 minute; root)
 	@BUILD=$(BUILD) sh firmware-tests/bench/bench_tree.sh
-bench-torch: all shared ## a step of PyTorch over this library beside DistributedDataParallel's over Gloo, in turns, in shared memory and over sockets: MODELS="mlp cnn transformer resnet50" RANKS="2 4" ROUNDS=9 (5 minutes)
+bench-torch: all shared ## a step of PyTorch beside DistributedDataParallel's over Gloo: MODELS=, RANKS="2 4" (5 minutes)
 	@BUILD=$(BUILD) sh firmware-tests/bench/bench_torch.sh
 $(BUILD)/firmware-tests/bench_%: $(BUILD)/firmware-tests/bench/bench_%.o $(LIB)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(LIB) $(LINK_LIBS)

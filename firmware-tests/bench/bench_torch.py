@@ -1,4 +1,4 @@
-"""A training step of PyTorch over this library beside DistributedDataParallel's over Gloo, in the same
+"""A step of PyTorch over this library beside DistributedDataParallel's over Gloo, in the same
 processes, in turns: each round runs STEPS steps of one, then of the other, and the medians of the
 rounds' times make one line. bench_torch.sh starts it; options below."""
 

@@ -34,12 +34,22 @@ for file in bin/gf-run bin/gf-train bin/gf-check bin/gf-trace lib/libgradientflo
     share/gradientflow/models/resnet50.cfg share/man/man1/gf-check.1 \
     lib/libgradientflow.so.$version include/gradientflow/schedule.h share/doc/gradientflow/LICENSE \
     share/doc/gradientflow/VERSION share/doc/gradientflow/README.md share/doc/gradientflow/RECIPE.md \
-    share/doc/gradientflow/example/language.c \
+    share/doc/gradientflow/example/language.c share/gradientflow/python/gradientflow.py \
+    share/doc/gradientflow/PYTORCH.md share/doc/gradientflow/example/fashion.py \
     share/man/man3/gradientflow.3 share/man/man3/gf_step_wait.3 share/man/man5/gradientflow.cfg.5 \
     share/man/man5/gf-cluster.cfg.5 share/man/man5/gf-model.cfg.5 share/gradientflow/clusters/h200.cfg; do
     check "there_is_$file" [ -s "$prefix/$file" ]
 done
 check "pkg_config_says_the_headers_version" same "$version" "$(flags --modversion)"
+python_to() { # the module finds the library of its prefix
+    (cd / && PYTHONPATH=$(flags --variable=pythondir) GF_LIBRARY='' PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 -c \
+        'import gradientflow, os; print(os.path.realpath(gradientflow.library()._name))')
+}
+if /usr/bin/python3 -c 'import torch' 2>/dev/null; then
+    check "the_module_finds_the_library_beside_it" same "$(realpath "$prefix/lib/libgradientflow.so.$version")" "$(python_to)"
+else
+    skip "the_module_finds_the_library_beside_it" "no PyTorch here (Debian's package python3-torch)"
+fi
 
 mkdir -p "$away/config"
 cp "$prefix/share/gradientflow/local.cfg" "$away/config"

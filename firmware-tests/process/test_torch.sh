@@ -24,7 +24,8 @@ ranks() {
     [ $# -eq 0 ] || shift
     mkdir -p "$scratch/$case_"
     # shellcheck disable=SC2086
-    timeout -k 5 120 "$BUILD/gf-run" -n "$n_" "$@" "$python" "$cases" "$case_" "$scratch/$case_" $argument_ >"$scratch/out" 2>&1
+    timeout -k 5 120 "$BUILD/gf-run" -n "$n_" "$@" "$python" "$cases" "$case_" "$scratch/$case_" $argument_ \
+        >"$scratch/out" 2>&1
 }
 # The rows that ranks wrote, and one that all of them came to their end.
 rows() {
@@ -41,7 +42,8 @@ wanted=137 rows 2 ends
 # ---- elastic ----
 # ended N: so many ranks ended in the last step, all with the same parameters and moments
 ended() {
-    found_=$(sed -n "s/.*ended: \(.*\)/\1/p" "$scratch/out" | sed 's/came in [A-Za-z]*, //' | sort | uniq -c | awk '{ print $1 }')
+    found_=$(sed -n "s/.*ended: \(.*\)/\1/p" "$scratch/out" | sed 's/came in [A-Za-z]*, //' | sort | uniq -c |
+        awk '{ print $1 }')
     [ "$found_" = "$1" ] || { tail -n 30 "$scratch/out"; return 1; }
 }
 ranks 3 elastic 60 -- --elastic
@@ -54,7 +56,9 @@ check "it_came_in" said 'came in True'
 # ---- launchers ----
 launched() { timeout -k 5 60 "$@" >"$scratch/out" 2>&1 && said 'met: 2 ranks, 3$'; }
 # Debian's torchrun 1.13 fails with Python 3.11 unless it keeps a stream in a file.
-torchrun() { "$python" -m torch.distributed.run -r 1 -t 1 --log_dir "$scratch/logs" --monitor_interval 0.1 --nproc_per_node 2 "$@"; }
+torchrun() {
+    "$python" -m torch.distributed.run -r 1 -t 1 --log_dir "$scratch/logs" --monitor_interval 0.1 --nproc_per_node 2 "$@"
+}
 torchrun "$cases" launcher "$scratch" >"$scratch/out" 2>&1
 check "torchrun_starts_them" said 'met: 2 ranks, 3$'
 if command -v mpirun.openmpi >/dev/null; then
@@ -66,7 +70,9 @@ fi
 
 # ---- the example, and with the line of DDP ----
 check "the_example_has_40_lines" [ "$(wc -l <tools/example/fashion.py)" -le 40 ]
-example() { (cd "$scratch" && torchrun "$1" "$2" >"$scratch/out" 2>&1 && cksum <fashion.pt) || tail -n 20 "$scratch/out" >&2; }
+example() {
+    (cd "$scratch" && torchrun "$1" "$2" >"$scratch/out" 2>&1 && cksum <fashion.pt) || tail -n 20 "$scratch/out" >&2
+}
 sed -n 's/^# With DDP: //p' tools/example/fashion.py >"$scratch/line"
 sed "/^model = /{
     r $scratch/line

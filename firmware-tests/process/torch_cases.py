@@ -1,6 +1,7 @@
 """What test_torch.sh runs on each rank: CASE SCRATCH. Rank 0 prints "ok NAME" for what held on all
 ranks; a rank on which it did not hold prints "not ok NAME: why"."""
 
+import copy
 import os
 import signal
 import socket
@@ -333,7 +334,8 @@ def fails(kind, text, call):
 def refused():
     linear = nn.Linear(2, 2)
     wrap = gf.DistributedDataParallel
-    told("double_is_refused", fails(TypeError, "torch.float64", lambda: wrap(nn.Linear(2, 2).double())))
+    told("double_is_refused", fails(TypeError, "torch.float64", lambda: wrap(
+        nn.Linear(2, 2).double())))
     told("nothing_to_train_is_refused", fails(RuntimeError, "no parameter", lambda: wrap(
         nn.Linear(2, 2).requires_grad_(False))))
     told("a_slip_in_a_setting_is_refused", fails(gf.Error, "did you mean", lambda: wrap(
@@ -363,7 +365,7 @@ def small_calls():
     model.barrier()
     plain(model, torch.optim.SGD(model.parameters(), lr=0.1), 0)
     told("stats", model.stats()["steps"] == 1 and model.stats()["produced_bytes"] > 0)
-    told("a_copy_is_refused", fails(TypeError, "one job", lambda: __import__("copy").deepcopy(model)))
+    told("a_copy_is_refused", fails(TypeError, "one job", lambda: copy.deepcopy(model)))
     child = os.fork()
     if child == 0:
         answer = fails(gf.Error, "forked child", lambda: model.steps)
@@ -387,7 +389,8 @@ class Images(torch.utils.data.Dataset):
 
 
 def case_ends():
-    """An exception, Ctrl-C and a kill, each heard by the other rank within five seconds, of which a busy machine has most."""
+    """An exception, Ctrl-C and a kill, each heard by the other rank within five seconds, most of
+    which are a busy machine's."""
     model, begin = gf.DistributedDataParallel(nn.Linear(6, 3)), time.monotonic()
     try:
         with model:

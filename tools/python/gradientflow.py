@@ -3,7 +3,7 @@
     import gradientflow as gf
     model = gf.DistributedDataParallel(model)
 
-This needs torch 1.13 or later and the shared library; nothing is built, the calls go through ctypes.
+This needs torch 1.13 or later and the shared library; nothing is built, as calls go through ctypes.
 The page "With PyTorch" (PYTORCH.md) says what is where DDP has it.
 
 The library allows one thread at a time per context, so each call is made under the job's lock;
@@ -101,7 +101,8 @@ CALLS = {
     "gf_loss_scale": (_F32, ()), "gf_rate": (_F32, (_U64,)),
     "gf_allreduce_by": (None, (_U32, _U64, _U64, _U32, _P)),
     "gf_broadcast": (None, (_U64, _U64, _U32, _U32, _P)), "gf_barrier": (None, (_P,)),
-    "gf_request_wait_for": (None, (_P, _U64)), "gf_step_wait_for": (None, (_U64,)), "gf_abort": (ctypes.c_int, ()), "gf_heartbeat": (None, ()),
+    "gf_request_wait_for": (None, (_P, _U64)), "gf_step_wait_for": (None, (_U64,)),
+    "gf_abort": (ctypes.c_int, ()), "gf_heartbeat": (None, ()),
     "gf_state_bytes": (_U64, ()), "gf_state_save": (None, (_P, _U64)),
     "gf_state_load": (None, (_P, _U64)), "gf_epoch_begin": (None, (_P, _U32)),
     "gf_epoch_wait_for": (None, (_U64,)), "gf_epoch_due": (_U32, ()), "gf_leave": (None, ()),
