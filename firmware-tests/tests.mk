@@ -1,6 +1,6 @@
 # How the tests are built and run: included by the Makefile, from the top of the tree.
-# Two launchers and two MPIs for test_launchers.sh and test_mpi.sh, PyTorch for test_torch.sh and test_libtorch.sh, which
-# are skipped without them: nothing else wants them.
+# Two launchers and two MPIs for test_launchers.sh and test_mpi.sh, PyTorch for test_torch.sh and test_libtorch.sh,
+# which are skipped without them: nothing else wants them.
 TEST_PACKAGES := openmpi-bin libopenmpi-dev mpich libmpich-dev slurm-wlm munge python3-torch libtorch-dev g++
 
 # Test programs: test_*, program_*, fuzz_*, bench_* and soak_main; what else lies there is linked into all of them.
@@ -273,7 +273,7 @@ bench-plan: all ## what gf-plan predicts beside what gf-perf --model measures ov
 	@BUILD=$(BUILD) sh firmware-tests/bench/bench_plan.sh
 bench-tree: all ## FireCaffe's reduction tree against its server over 2 to 8 hosts, with a plot (1 minute; root)
 	@BUILD=$(BUILD) sh firmware-tests/bench/bench_tree.sh
-bench-torch: all shared ## a step of PyTorch beside DistributedDataParallel's over Gloo: MODELS=, RANKS="2 4" (5 minutes)
+bench-torch: all shared ## a step of PyTorch beside DistributedDataParallel's over Gloo: RANKS="2 4" (5 minutes)
 	@BUILD=$(BUILD) sh firmware-tests/bench/bench_torch.sh
 $(BUILD)/firmware-tests/bench_%: $(BUILD)/firmware-tests/bench/bench_%.o $(LIB)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(LIB) $(LINK_LIBS)

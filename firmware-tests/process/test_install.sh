@@ -46,7 +46,8 @@ python_to() { # the module finds the library of its prefix
         'import gradientflow, os; print(os.path.realpath(gradientflow.library()._name))')
 }
 if /usr/bin/python3 -c 'import torch' 2>/dev/null; then
-    check "the_module_finds_the_library_beside_it" same "$(realpath "$prefix/lib/libgradientflow.so.$version")" "$(python_to)"
+    beside=$(realpath "$prefix/lib/libgradientflow.so.$version")
+    check "the_module_finds_the_library_beside_it" same "$beside" "$(python_to)"
 else
     skip "the_module_finds_the_library_beside_it" "no PyTorch here (Debian's package python3-torch)"
 fi

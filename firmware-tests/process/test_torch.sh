@@ -57,7 +57,8 @@ check "it_came_in" said 'came in True'
 launched() { timeout -k 5 60 "$@" >"$scratch/out" 2>&1 && said 'met: 2 ranks, 3$'; }
 # Debian's torchrun 1.13 fails with Python 3.11 unless it keeps a stream in a file.
 torchrun() {
-    "$python" -m torch.distributed.run -r 1 -t 1 --log_dir "$scratch/logs" --monitor_interval 0.1 --nproc_per_node 2 "$@"
+    "$python" -m torch.distributed.run -r 1 -t 1 --log_dir "$scratch/logs" --monitor_interval 0.1 \
+        --nproc_per_node 2 "$@"
 }
 torchrun "$cases" launcher "$scratch" >"$scratch/out" 2>&1
 check "torchrun_starts_them" said 'met: 2 ranks, 3$'

@@ -199,6 +199,7 @@ def case_one():
     one_process()
     of_samples()
     own_optimizer()
+    two_optimizers()
     sixteen_bits()
     not_finite()
     resume()
@@ -267,6 +268,15 @@ def own_optimizer():
     told("the_librarys_optimizer_ends_near_torchs",
          all(torch.allclose(a, b, atol=1e-5) for a, b in used))
     told("its_parameters_outlive_the_job", all(torch.isfinite(p).all() for p in net.parameters()))
+
+
+def two_optimizers():
+    """A file with an optimizer, and torch's beside it."""
+    with gf.DistributedDataParallel(nn.Linear(6, 3), "config/local.cfg") as model:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        plain(model, optimizer, 0)
+        told("a_step_that_the_librarys_optimizer_did_not_apply_is_told", fails(
+            gf.Error, "model.step(rate)", lambda: plain(model, optimizer, 1)))
 
 
 def sixteen_bits():

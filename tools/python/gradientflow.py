@@ -527,6 +527,7 @@ class DistributedDataParallel(torch.nn.Module):
             raise ValueError(f"on_skip={on_skip!r}: allowed are 'none' and 'nan'")
         if path is not None and not isinstance(path, (str, os.PathLike)):
             raise TypeError(f"path={path!r}: a configuration file, or None")
+        _texts(settings)
         self.module = module
         self.broadcast_buffers = broadcast_buffers
         self._views = gradient_as_bucket_view
@@ -748,6 +749,9 @@ class DistributedDataParallel(torch.nn.Module):
                 raise Error("", "a forward pass that trains, after close() or a failure")
             return self.module(*inputs, **kwargs)
         learns = torch.is_grad_enabled()
+        if learns and self._whole and not self._own and not self._skipped:
+            raise Error("GF_ERR_STATE", "the configuration has an optimizer (optimizer.kind), and "
+                        "model.step(rate) did not apply the step; torch's wants kind = none")
         if learns and (self._armed or self._job.stepping):
             self.abort()
             raise Error("", "the backward pass before this one did not end: an exception in it "
@@ -867,8 +871,6 @@ class DistributedDataParallel(torch.nn.Module):
 
     def _take_gradients(self):
         if self._skipped:
-            log.warning("step %d: a gradient is not finite on some rank, so no rank applies it",
-                        self.steps)
             for slot in self._slots:
                 slot.param.grad = None if self._on_skip == "none" else \
                     torch.full_like(slot.param, float("nan"))
