@@ -38,6 +38,8 @@ rows 2 ddp
 rows 3 three
 rows 2 one
 wanted=137 rows 2 ends
+rows 2 exits
+check "an_exit_was_told" said 'ok an_exit_in_the_middle_is_heard'
 
 # ---- elastic ----
 # ended N: so many ranks ended in the last step, all with the same parameters and moments

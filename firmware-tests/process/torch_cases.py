@@ -202,7 +202,8 @@ def case_one():
     two_optimizers()
     sixteen_bits()
     not_finite()
-    resume()
+    resume("")
+    resume("_with_shared_state")
     refused()
     small_calls()
 
@@ -309,7 +310,7 @@ def not_finite():
     model.close()
 
 
-def resume():
+def resume(shared):
     """Six steps, and three with three more in a job that loads."""
     results = []
     for parts in ((6,), (3, 3)):
@@ -317,10 +318,11 @@ def resume():
         for part, count in enumerate(parts):
             net = Net()
             optimizer = optimizer_of(net, torch.optim.Adam, weight_decay=0.01)
-            model = gf.DistributedDataParallel(net)
+            model = gf.DistributedDataParallel(net, state=optimizer if shared else ())
             if part:
                 more = model.load(f"{SCRATCH}/saved", optimizer)
-                told("a_resumed_job_has_its_step", model.steps == 3 and more == {"note": "so"})
+                told(f"a_resumed_job_has_its_step{shared}", model.steps == 3 and
+                     more == {"note": "so"})
             for _ in range(count):
                 plain(model, optimizer, step)
                 step += 1
@@ -329,7 +331,7 @@ def resume():
             dist.barrier()
             results.append(ended(model))
             model.close()
-    told("a_resumed_job_ends_with_the_same_bits", all(
+    told(f"a_resumed_job_ends_with_the_same_bits{shared}", all(
         torch.equal(a, b) for a, b in zip(results[0], results[2])))
 
 
@@ -405,6 +407,7 @@ def case_ends():
     try:
         with model:
             if RANK == 1:
+                time.sleep(0.3)  # the other one has opened, too
                 raise ValueError("of the program")
             plain(model, torch.optim.SGD(model.parameters(), lr=0.1), 0)
             told("an_exception_is_heard", False, "nothing was")
@@ -424,6 +427,15 @@ def case_ends():
         told("ctrl_c_is_served_in_a_wait", (RANK == 0) == isinstance(error, KeyboardInterrupt) and
              time.monotonic() - begin < 5, f"{error!r}, {time.monotonic() - begin} s")
     time.sleep(0.2)
+    begin = time.monotonic()
+    try:
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        gf.DistributedDataParallel(nn.Linear(6, 3), job={
+            "world": 2, "rank": 1 - RANK, "id": 5 + RANK, "ignore_environment": True},
+            rendezvous={"address": f"127.0.0.{2 + RANK}:7117"})
+    except KeyboardInterrupt:
+        told("and_where_a_rank_does_not_come", time.monotonic() - begin < 5)
+    time.sleep(0.2)
     model = gf.DistributedDataParallel(nn.Linear(6, 3), progress=True)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     data = torch.utils.data.DataLoader(Images(), batch_size=4, num_workers=1)
@@ -439,6 +451,20 @@ def case_ends():
         told("a_kill_beside_a_loader_is_heard", False, "nothing was")
     except gf.RankLost as error:
         told("a_kill_beside_a_loader_is_heard", "rank 1 died" in str(error) and
+             time.monotonic() - begin < 5, f"{error!r}, {time.monotonic() - begin} s")
+
+
+def case_exits():
+    """Rank 1 ends in the middle by itself."""
+    model, begin = gf.DistributedDataParallel(nn.Linear(6, 3)), time.monotonic()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    try:
+        for step in range(4):
+            if RANK == 1 and step == 2:
+                sys.exit(0)
+            plain(model, optimizer, step)
+    except gf.Error as error:
+        told("an_exit_in_the_middle_is_heard", "rank 1" in str(error) and
              time.monotonic() - begin < 5, f"{error!r}, {time.monotonic() - begin} s")
 
 

@@ -186,7 +186,7 @@ class _Job:
         self.forked = False
         self.detach = None  # what points into the library's memory lets go of it
         self.stepping = False  # between gf_step_begin() and the end of the step
-        self.poller = None
+        self.posted = None  # the newest request, which the library may still know
         self.log, self.take = _LOG(self._log), _TAKE(self._take)  # as long as the context
         self.kept = (tensors, extra)
         _jobs.add(self)
@@ -252,13 +252,14 @@ class _Job:
                 return False
         return True
 
-    def request(self, name, *arguments):
-        """One collective, from its post to its end."""
-        request = _Request()
+    def request(self, name, *arguments, until=None):
+        """One collective, from its post to its end. False: `until` has passed, and the job is to be
+        aborted."""
+        request = self.posted = _Request()
         try:
             while self.call(name, *arguments, request) == AGAIN:
                 pass  # eight are under way
-            self.wait("gf_request_wait_for", request)
+            return self.wait("gf_request_wait_for", request, until=until)
         except Exception:
             raise
         except BaseException:  # Ctrl-C: the request's memory is still the library's
@@ -278,14 +279,16 @@ class _Job:
             self._give_back()
 
     def close(self, until=None):
-        """Waits for the other ranks, at most until `until`."""
+        """Waits for the other ranks, at most until `until`. First by a barrier: to ranks that wait
+        for one that has begun to close it lags, and they would hear of it by their timeout."""
         with self.lock:
             _jobs.discard(self)
             if self.forked or not self.gf:
                 return
         left = False
         try:
-            left = self.wait("gf_close_wait_for", until=until)
+            left = self.request("gf_barrier", until=until) and \
+                self.wait("gf_close_wait_for", until=until)
         finally:
             with self.lock:
                 if not left:
@@ -549,7 +552,11 @@ class DistributedDataParallel(torch.nn.Module):
         self._poller = _Poller(self._job, progress if progress is not True else 0.0002) \
             if progress else None
         self._own = self._job.call("gf_weight", 0) == 0  # the optimizer is the program's
-        self._begin_together()
+        try:
+            self._begin_together()
+        except BaseException:
+            self.abort()
+            raise
         self._hook()
 
     # -- what is made once --
@@ -607,7 +614,8 @@ class DistributedDataParallel(torch.nn.Module):
         elastic = settings.get("job", {}).get("elastic") or _in_file(path, "elastic", "true") or \
             any(name in os.environ for name in ("GF_ENDED_FD", "GF_WORLD_MAX", "GF_REJOIN"))
         self._extras, mirrors = (_Extra * 0)(), []
-        if not optimizers and not elastic:
+        self._survives = bool(elastic or optimizers)
+        if not self._survives:
             return [], mirrors
         own = settings.get("optimizer", {}).get("kind", "none") == "none" and \
             not _in_file(path, "kind", "(sgd|lars|adamw)")
@@ -902,7 +910,7 @@ class DistributedDataParallel(torch.nn.Module):
     def _failed(self):
         """An exception in the library's part of a backward pass. An elastic job may go on."""
         self._armed = False
-        if not isinstance(sys.exc_info()[1], RankLost) or not self._shared:
+        if not isinstance(sys.exc_info()[1], RankLost) or not self._survives:
             self.abort()
 
     def _applied(self):
@@ -962,6 +970,7 @@ class DistributedDataParallel(torch.nn.Module):
         if rate is None:
             rate = self._job.call("gf_rate", self.steps - 1)
         if not self._skipped:
+            self._keep_shared()
             self._job.call("gf_update", rate)
         for slot in self._slots:
             slot.param.grad = None
@@ -981,12 +990,15 @@ class DistributedDataParallel(torch.nn.Module):
         """The next epoch, after RankLost or where `due`: the step under way is dropped, and
         parameters, buffers, moments of `state` and steps are what all ranks have in common. False:
         this rank has left (leave())."""
+        if not self._survives:
+            raise Error("", "survive() wants an elastic job: state=optimizer, or gf-run --elastic")
         try:
             self._applied()
         except RankLost:
             pass
-        self._armed = self._whole = False
-        self._job.stepping = False
+        self._armed = self._whole = self._job.stepping = False
+        if self._poller is not None:
+            self._poller.going.clear()
         for slot in self._slots:
             slot.param.grad = None
         again = True
