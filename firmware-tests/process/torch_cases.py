@@ -200,6 +200,7 @@ def case_one():
     of_samples()
     own_optimizer()
     two_optimizers()
+    master_weights()
     sixteen_bits()
     not_finite()
     resume("")
@@ -269,6 +270,20 @@ def own_optimizer():
     told("the_librarys_optimizer_ends_near_torchs",
          all(torch.allclose(a, b, atol=1e-5) for a, b in used))
     told("its_parameters_outlive_the_job", all(torch.isfinite(p).all() for p in net.parameters()))
+
+
+def master_weights():
+    """Parameters of bf16 over fp32 weights of the library's: small steps are not lost."""
+    torch.manual_seed(RANK)
+    net = nn.Linear(6, 3).bfloat16()
+    with gf.DistributedDataParallel(net, optimizer={"kind": "sgd", "half_weights": "bf16"}) as model:
+        before = net.weight.detach().float().clone()
+        for _ in range(64):
+            model(torch.ones(1, 6, dtype=torch.bfloat16)).sum().backward()
+            model.step(2.0**-12)
+        moved = before - net.weight.detach().float()
+        told("bf16_has_master_weights", bool(((moved - 2.0**-6).abs() < 2.0**-8).all()), moved)
+        told("which_are_rank_0s", the_same([net.weight]))
 
 
 def two_optimizers():

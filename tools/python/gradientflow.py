@@ -21,13 +21,12 @@ import re
 import sys
 import threading
 import time
-import types
 
 import torch
 
 __all__ = ["DistributedDataParallel", "Error", "RankLost", "library"]
 
-OK, AGAIN = 0, 1  # gf_status
+AGAIN = 1  # GF_AGAIN
 LOST = (-5, -6, -7)  # GF_ERR_LINK, GF_ERR_TIMEOUT, GF_ERR_PEER: survive() goes on after these
 TYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}  # gf_type
 REDUCTIONS = {"sum": 0, "min": 1, "max": 2}  # gf_reduction
@@ -305,8 +304,6 @@ class _Job:
 
 
 _jobs = set()  # that are open
-
-
 _held = []  # by the thread that forks
 
 
@@ -431,6 +428,7 @@ class _Slot:
         self.declared = False
         self.view = None  # gf_gradient()
         self.address = 0
+        self.weight = None  # gf_weight(), with an optimizer of the library's
         self.node = None  # the accumulator, which the graph holds by a weak pointer alone
         self.used = True  # by some rank, in the step that has ended
 
@@ -646,14 +644,18 @@ class DistributedDataParallel(torch.nn.Module):
         if came_in:
             self._take_shared()
             return
-        tensors = [slot.param for slot in self._slots]
-        tensors += [param for param in self.module.parameters() if not param.requires_grad]
-        tensors += list(self.module.buffers())
+        tensors = self._values()
         tensors += [tensor for name, tensor, _ in self._shared if name.startswith("optimizer")]
         self._broadcast_all(tensors, 0)
         self._keep_shared()
         if not self._own:
             self._job.call("gf_weights_written")
+
+    def _values(self):
+        """Parameters, of which fp32 weights of the library's count, and buffers."""
+        values = [slot.param if self._own else slot.weight for slot in self._slots]
+        values += [param for param in self.module.parameters() if not param.requires_grad]
+        return values + list(self.module.buffers())
 
     def _hook(self):
         for slot in self._slots:
@@ -670,6 +672,7 @@ class DistributedDataParallel(torch.nn.Module):
             if self._own:
                 continue
             weight = _at(self._job.call("gf_weight", slot.index), param, torch.float32)
+            slot.weight = weight
             if not keep:
                 weight.copy_(param.detach())
             if param.dtype != torch.float32:
@@ -678,8 +681,6 @@ class DistributedDataParallel(torch.nn.Module):
                     raise ValueError(f"{slot.name} is {param.dtype}, and optimizer.half_weights "
                                      "has no copy of that type")
                 weight = _at(half, param, param.dtype)
-                if not keep:
-                    weight.copy_(param.detach())
             param.data = weight
 
     def _detach(self):
@@ -690,7 +691,7 @@ class DistributedDataParallel(torch.nn.Module):
                 param.grad = param.grad.clone()
             if not self._own:
                 param.data = param.data.clone()
-            slot.view, slot.address = None, 0
+            slot.view, slot.weight, slot.address = None, None, 0
 
     # -- the same on all ranks --
 
@@ -1174,7 +1175,6 @@ class _Join:
             rounds += 1
         model._joining = None
         last = model._sum([float(model.rank + 1) if rounds == 0 else 0.0], "max")[0]
-        model._broadcast_all(list(model.module.parameters()) + list(model.module.buffers()),
-                             int(last) - 1)
+        model._broadcast_all(model._values(), int(last) - 1)
         if not model._own:
             model._job.call("gf_weights_written")
