@@ -385,13 +385,16 @@ def refused():
 
 def small_calls():
     model = gf.DistributedDataParallel(nn.Linear(6, 3))
+    with gf.DistributedDataParallel(nn.Linear(3, 1), job={"id": 2}) as other:  # as a GAN has
+        other(model(batch(0, RANK)[0])).sum().backward()
+        told("two_models_in_one_process", (model.steps, other.steps) == (1, 1))
     total = model.all_reduce(torch.full((5,), 1.0 + RANK))
     told("all_reduce", torch.equal(total, torch.full((5,), 3.0)))
     sent = model.broadcast(torch.arange(3) * (RANK + 1), 1)
     told("broadcast_of_any_type", torch.equal(sent, torch.arange(3) * 2))
     model.barrier()
     plain(model, torch.optim.SGD(model.parameters(), lr=0.1), 0)
-    told("stats", model.stats()["steps"] == 1 and model.stats()["produced_bytes"] > 0)
+    told("stats", model.stats()["steps"] == 2 and model.stats()["produced_bytes"] > 0)
     told("a_copy_is_refused", fails(TypeError, "one job", lambda: copy.deepcopy(model)))
     child = os.fork()
     if child == 0:
