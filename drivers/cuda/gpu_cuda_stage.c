@@ -87,15 +87,36 @@ static gf_status place_await(struct cuda_gpu *cuda)
     return GF_OK;
 }
 
-/* Whether a copy that is under way will fill these bytes: then the stream brings what it reads. */
-static bool will_arrive(struct cuda_gpu *cuda, const char *host, size_t size_bytes)
+/* The copy under way that will fill the first of these bytes to be filled by any; NULL: none will. */
+static const struct cuda_arrival *first_arrival(struct cuda_gpu *cuda, const char *host,
+                                                size_t size_bytes)
 {
+    const struct cuda_arrival *first = NULL;
     for (uint32_t n = cuda->arrivals_first; n != cuda->arrivals_end; n++) {
         const struct cuda_arrival *arrival = arrival_at(cuda, n);
-        if ((arrival->host < host + size_bytes) && (host < arrival->host + arrival->size_bytes))
-            return true;
+        if (arrival->is_over || (arrival->host >= host + size_bytes) ||
+            (host >= arrival->host + arrival->size_bytes))
+            continue;
+        if ((first == NULL) || (arrival->host < first->host)) first = arrival;
     }
-    return false;
+    return first;
+}
+
+/* To the mirror, all but what copies that are under way will fill: the stream has that there before
+ * it reads. */
+static void mirror_bring(struct cuda_gpu *cuda, char *mirror, const char *host, size_t size_bytes)
+{
+    const struct cuda_arrival *arrival;
+    while ((arrival = first_arrival(cuda, host, size_bytes)) != NULL) {
+        const size_t before = (arrival->host > host) ? (size_t)(arrival->host - host) : 0;
+        const size_t behind = (size_t)(arrival->host + arrival->size_bytes - host);
+        memcpy(mirror, host, before);
+        if (behind >= size_bytes) return;
+        host += behind;
+        mirror += behind;
+        size_bytes -= behind;
+    }
+    memcpy(mirror, host, size_bytes);
 }
 
 gf_status gf_cuda_stage_copy(struct cuda_gpu *cuda, CUstream stream, gf_mem dst, gf_mem src,
@@ -103,21 +124,19 @@ gf_status gf_cuda_stage_copy(struct cuda_gpu *cuda, CUstream stream, gf_mem dst,
 {
     char *to = mirror_of(cuda, dst, size_bytes);
     char *from = mirror_of(cuda, src, size_bytes);
-    char *host = (char *)(uintptr_t)((to != NULL) ? dst : src);
     gf_status status;
-    if ((to == NULL) && (from == NULL)) return CUDA_TOLD(cuda, copy, dst, src, size_bytes, stream);
-    if (to == NULL) {
-        if (!will_arrive(cuda, host, size_bytes)) memcpy(from, host, size_bytes);
-        return CUDA_TOLD(cuda, copy, dst, (CUdeviceptr)(uintptr_t)from, size_bytes, stream);
+    if (from != NULL) {
+        mirror_bring(cuda, from, (const char *)(uintptr_t)src, size_bytes);
+        src = (gf_mem)(uintptr_t)from;
     }
-    if (from != NULL) src = (gf_mem)(uintptr_t)from;
+    if (to == NULL) return CUDA_TOLD(cuda, copy, dst, src, size_bytes, stream);
     if ((status = place_await(cuda)) < 0) return status;
     struct cuda_arrival *arrival = arrival_at(cuda, cuda->arrivals_end);
     if (src != (gf_mem)(uintptr_t)to)
         status = CUDA_TOLD(cuda, copy, (CUdeviceptr)(uintptr_t)to, src, size_bytes, stream);
     if (status >= 0) status = CUDA_TOLD(cuda, event_record, arrival->event, stream);
     if (status < 0) return status;
-    arrival->host = host;
+    arrival->host = (char *)(uintptr_t)dst;
     arrival->mirror = to;
     arrival->size_bytes = size_bytes;
     arrival->is_over = false;

@@ -102,6 +102,43 @@ TEST(memory_that_cannot_be_registered_is_staged)
     }
 }
 
+/* Part of what a copy reads is still on its way from the device, and the rest is the program's. */
+TEST(a_staged_copy_takes_what_is_on_its_way_and_what_is_not)
+{
+    enum { WORDS = 4096, PART = WORDS / 4 };
+    static _Alignas(4096) uint64_t words[WORDS];
+    const gf_mem host = (gf_mem)(uintptr_t)words;
+    for (uint32_t seed = 0; seed < 8; seed++) {
+        char text[32];
+        (void)snprintf(text, sizeof text, "GF_FAKE_CUDA_SEED=%u", seed);
+        cuda_fixture_init(&f, "GF_FAKE_CUDA_NO_REGISTER=1000", text);
+        assert_int_equal(cuda_fixture_open(&f), GF_OK);
+        assert_int_equal(gf_gpu_cuda.host_register(f.gpu, words, sizeof words), GF_OK);
+        const gf_mem device = f.gpu->arena;
+        for (uint32_t i = 0; i < WORDS; i++) words[i] = i;
+        assert_int_equal(gf_gpu_cuda.copy(&f.queue, device, host, sizeof words), GF_OK);
+        while (gf_gpu_cuda.finished(&f.queue) == GF_AGAIN) {
+        }
+        for (uint32_t i = 0; i < WORDS; i++) words[i] = i + WORDS;
+        assert_int_equal(gf_gpu_cuda.copy(&f.queue, host + PART * 8, device + PART * 8, PART * 8),
+                         GF_OK);
+        assert_int_equal(gf_gpu_cuda.copy(&f.queue, device + sizeof words, host, sizeof words),
+                         GF_OK);
+        while (gf_gpu_cuda.finished(&f.queue) == GF_AGAIN) {
+        }
+        memset(words, 0, sizeof words);
+        assert_int_equal(gf_gpu_cuda.copy(&f.queue, host, device + sizeof words, sizeof words),
+                         GF_OK);
+        while (gf_gpu_cuda.finished(&f.queue) == GF_AGAIN) {
+        }
+        for (uint32_t i = 0; i < WORDS; i++)
+            assert_int_equal(words[i], i + ((i / PART == 1) ? 0 : WORDS));
+        assert_int_equal(gf_gpu_cuda.host_unregister(f.gpu, words), GF_OK);
+        cuda_fixture_close(&f);
+        cuda_fixture_clean(&f);
+    }
+}
+
 TEST(nothing_is_taken_without_device_bytes)
 {
     cuda_fixture_init(&f, NULL, NULL);
