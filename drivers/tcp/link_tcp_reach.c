@@ -13,15 +13,17 @@
 
 /* ---- what this rank lacks ---- */
 
-static bool is_own_lack(int error)
+/* Of IPv6 EACCES is also what a firewall on the way answers (ICMPv6, "administratively
+ * prohibited"). */
+static bool is_own_lack(int error, const struct gf_place *to)
 {
     switch (error) {
     case EMFILE:
     case ENFILE:
     case ENOMEM:
     case ENOBUFS:
-    case EPERM:
-    case EACCES: return true;
+    case EPERM: return true;
+    case EACCES: return to->family == AF_INET;
     default: return false;
     }
 }
@@ -94,7 +96,7 @@ static const char *advice_of(const struct gf_tcp_link *tcp, uint32_t own, const 
     if (chosen && (device->network_bits > 0) &&
         !is_in_network(&tcp->places[own], to, device->network_bits))
         return "they are in different subnets: set link.devices";
-    if ((error == EHOSTUNREACH) || (error == ENETUNREACH))
+    if ((error == EHOSTUNREACH) || (error == ENETUNREACH) || (error == EACCES))
         return "a route, a firewall that rejects, or set link.devices";
     if (error == ECONNRESET) return "what listens there is no rank, or has no descriptor left";
     return (error == ECONNREFUSED) ? "a firewall that rejects, or set link.devices"
@@ -113,7 +115,7 @@ void gf_tcp_reach_say(const struct gf_tcp_link *tcp, uint32_t peer, uint32_t str
     char own_ip[INET6_ADDRSTRLEN];
     char why[80];
     if (rendezvous->lacks != 0) error = rendezvous->lacks;
-    if (is_own_lack(error)) {
+    if (is_own_lack(error, to)) {
         lack_say(tcp, peer, error, fault_out);
         return;
     }

@@ -66,6 +66,19 @@ device rights b 10.61.0.2/24 eth1 veth peer name eth1x
 for end in a b; do ip -n rights.$end link set eth1x up; done
 ip -n rights.a route add prohibit 10.61.0.2/32; ip -n rights.b route add unreachable 10.61.0.1/32
 both rights
+pair six 'devices = "eth1";' # IPv6, and what stands between the hosts forbids the way: the same errno
+ip netns add six.r; ip netns exec six.r sh -c 'echo 1 >/proc/sys/net/ipv6/conf/all/forwarding'
+for end in a b; do
+    [ $end = a ] && n=1 || n=2
+    ip link add eth1 netns six.$end type veth peer name eth$n netns six.r
+    ip -n six.$end addr add fd56::$n/64 dev eth0 nodad; ip -n six.$end addr add fd6$n::1/64 dev eth1 nodad
+    ip -n six.r addr add fd6$n::ff/64 dev eth$n nodad
+    ip -n six.$end link set eth1 up; ip -n six.r link set eth$n up
+    ip -n six.$end route add default via fd6$n::ff
+done
+ip -n six.r route add prohibit fd62::1
+sed -i 's/10\.56\.0\.1:/[fd56::1]:/' "$scratch/six.cfg"
+both six
 pair files 'streams = 8;'
 start files bash -c 'if [ "$GF_RANK" = 1 ]; then
     ulimit -n 60
@@ -95,6 +108,8 @@ check a_host_that_does_not_answer_is_named_with_the_kernels_word ends nohost \
     "$between 10\.61\.0\.[12]:[0-9]+ by eth1 .*: No route to host \(errno 113\); a route, a firewall"
 check what_a_rank_may_not_do_is_its_own ends rights \
     "(rank 0 gave up: )?rank 0 cannot open its connection to rank 1: Permission denied"
+check what_a_firewall_of_ipv6_forbids_is_no_lack_of_a_rank ends six \
+    "$between \[fd6[12]::1\]:[0-9]+ by eth1 \(fd6[12]::1\): Permission denied \(errno 13\)"
 check a_rank_without_descriptors_names_itself_and_the_limit ends files \
     "(rank 1 gave up: )?rank 1 cannot open its connection to rank 0: Too many open files \(errno 24\): the limit is 60"
 reach() { grep -q '^fail  interface .*docker0 is up, but ranks do not reach each other' "$scratch/look.a" &&
