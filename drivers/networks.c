@@ -1,3 +1,4 @@
+/* See networks.h. */
 #include "drivers/networks.h"
 
 #include <ifaddrs.h>
@@ -18,7 +19,7 @@ static bool device_has(const struct ifaddrs *one, uint16_t family, struct gf_pla
     if (!gf_place_of(one->ifa_addr, ip_out) || !gf_place_of(one->ifa_netmask, mask_out))
         return false;
     /* each device has an address of fe80::/64 */
-    return (family != AF_INET6) || (ip_out->ip[0] != 0xfe) || ((ip_out->ip[1] & 0xc0) != 0x80);
+    return !gf_place_is_link_local(ip_out);
 }
 
 static bool on_network(const unsigned char *a, const unsigned char *b, const unsigned char *mask)

@@ -18,6 +18,13 @@ static bool is_awaited(const gf_context *gf, uint32_t rank)
     return (gf->warm.awaited[rank / 8] >> (rank % 8) & 1u) != 0;
 }
 
+static void awaited_set(gf_context *gf, uint32_t rank, bool is_awaited)
+{
+    const unsigned char bit = (unsigned char)(1u << (rank % 8));
+    unsigned char *bits = &gf->warm.awaited[rank / 8];
+    *bits = (unsigned char)(is_awaited ? *bits | bit : *bits & ~bit);
+}
+
 /* The link knows ranks by their member ids. */
 static void unreached_note(gf_context *gf, uint32_t rank, struct gf_unreached *unreached)
 {
@@ -84,17 +91,15 @@ static gf_status connecting(gf_context *gf)
  * rank that reaches nobody is the culprit itself; of two, the one that does not coordinate. */
 static gf_status peers_connect(gf_context *gf)
 {
-    if (gf->warm.asked == 0) memset(gf->warm.awaited, 0, sizeof gf->warm.awaited);
     for (uint32_t i = 0; (i < CONNECTS_A_POLL) && (gf->warm.asked < gf->world); i++) {
         size_t endpoint_bytes;
         uint32_t rank = gf->warm.asked++;
         const void *endpoint = gf_members_endpoint(gf->members, rank, &endpoint_bytes);
         uint32_t id = gf_member_id_of(gf, rank);
         gf_status status = gf->link->driver->connect(gf->link, id, endpoint, endpoint_bytes);
-        if (status == GF_AGAIN) {
-            gf->warm.connecting++;
-            gf->warm.awaited[rank / 8] |= (unsigned char)(1u << (rank % 8));
-        }
+        /* each by itself: an inquiry in the middle of a turn wants those of the turn before, too */
+        awaited_set(gf, rank, status == GF_AGAIN);
+        if (status == GF_AGAIN) gf->warm.connecting++;
         if (status < 0) gf->warm.unreached++;
     }
     if (gf->warm.asked < gf->world) return GF_AGAIN;
