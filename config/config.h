@@ -14,15 +14,16 @@ extern "C" {
 #define GF_CONFIG_FILE_BYTES_MAX (1u << 20)
 
 /* Reads path into *config_out (whole; defaults where the file is silent, but 0 where they depend on
- * device.driver, or for rendezvous.address on the launcher). GF_OK, or GF_ERR_CONFIG with one line in error_out[GF_CONFIG_ERROR_BYTES]: file,
- * line, key, what is allowed. Unknown keys, wrong types, values out of range, a directory, a file
- * over 1 MiB, NUL bytes are refused. A host name in rendezvous.address is resolved here (may block
- * as getaddrinfo does); one that is not known yet stays, and config.resolve, which all of these
- * calls set, lets gf_open() ask again. *config_out is untouched on failure. NULL is GF_ERR_PARAM. */
+ * device.driver, or for rendezvous.address on the launcher). GF_OK, or GF_ERR_CONFIG with one line
+ * in error_out[GF_CONFIG_ERROR_BYTES]: file, line, key, what is allowed. Unknown keys, wrong types,
+ * values out of range, a directory, a file over 1 MiB, NUL bytes are refused. A host name in
+ * rendezvous.address is resolved here (may block as getaddrinfo does); one that is not known yet
+ * stays, and config.resolve, which all of these calls set, lets gf_open() ask again. *config_out is
+ * untouched on failure. NULL is GF_ERR_PARAM. */
 gf_status gf_config_load(const char *path, struct gf_config *config_out, char *error_out);
 
 /* One "group.key=value" over a loaded configuration, checked like a line of a file; `origin` stands
- * in the error for the file ("--wire", "gf-train"). NULL for any of them is GF_ERR_PARAM, and so below. */
+ * in the error for the file ("--wire", "gf-train"). NULL for any of them is GF_ERR_PARAM. */
 gf_status gf_config_set(struct gf_config *config, const char *key, const char *value,
                         const char *origin, char *error_out);
 /* texts[count] "group.key=value", in their order; what is asked of keys together is asked once all
@@ -75,7 +76,8 @@ gf_status gf_open_text(const char *path, const char *const *texts, uint32_t text
                        gf_context **gf_out);
 
 /* The effective configuration as a libconfig file, each key with what is allowed, defaults filled
- * in. What the file at `path` sets is marked; NULL: nothing is. Prints nothing where config or out is NULL. */
+ * in. What the file at `path` sets is marked; NULL: nothing is. Prints nothing where config or out
+ * is NULL. */
 void gf_config_print(const struct gf_config *config, const char *path, FILE *out);
 /* The key table as a Markdown table. Prints nothing where out is NULL. */
 void gf_config_print_table(FILE *out);

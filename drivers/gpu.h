@@ -97,8 +97,8 @@ struct gf_gpu_driver {
                       struct gf_fault *fault_out);
     void (*close)(struct gf_gpu *gpu);
     /* Host memory that copies and kernels will touch: afterwards its addresses are good on
-     * queues too, those of copies at least (kernels: host_reach()). GF_ERR_STATE: this process has registered it before,
-     * which does; nothing has changed. */
+     * queues too, those of copies at least (kernels: host_reach()). GF_ERR_STATE: this process has
+     * registered it before, which does; nothing has changed. */
     gf_status (*host_register)(struct gf_gpu *gpu, void *base, size_t size_bytes);
     /* Waits for the device's work; base NULL: that alone. GF_ERR_DEVICE, with the fault: it does
      * not end, and the memory stays registered. */

@@ -190,8 +190,8 @@ gf_status gf_config_effective(const struct gf_config *config, struct gf_config *
 #define GF_NEED_RATE 0x10u         /* gf_rate(): rate.base is set */
 gf_status gf_config_need(const struct gf_config *config, uint32_t needs, char *error_out);
 /* Of the effective values that must agree on all ranks: not job, rendezvous, device, trace_records,
- * log, drivers, exchange.timeout_ns and patience_ns, nor of link devices, idle, trusted_fabric and huge_pages. 0:
- * config is NULL. */
+ * log, drivers, resolve, exchange.timeout_ns and patience_ns, nor of link devices, idle,
+ * trusted_fabric and huge_pages. 0: config is NULL. */
 uint64_t gf_config_hash(const struct gf_config *config);
 /* The same values as "wire=fp32 algorithm=ring ..", for errors that show a difference; returns
  * text_out. An empty text where config is NULL, nothing where text_out is NULL. */

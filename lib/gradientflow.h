@@ -16,8 +16,9 @@
  *     between. It ends later by what one poll takes, and by nothing that it sleeps. 0: one poll.
  *     Deadlines are those of the wait, and all that happens between two calls is that nothing moves.
  *   - "exchange.timeout_ns" as a bound means so long without any progress: an operation that moves
- *     may take longer. Once it has passed the ranks find out whose fault it is, which takes up to a
- *     quarter of it, a second at least; up to five times that where the coordinator stops meanwhile.
+ *     may take longer, and so may one of a rank that asks for patience by gf_heartbeat(). Once it has
+ *     passed the ranks find out whose fault it is, which takes up to a quarter of it, a second at
+ *     least; up to five times that where the coordinator stops meanwhile.
  *   - A call that is merely wrong (GF_ERR_PARAM or GF_ERR_STATE from the call itself) is refused,
  *     logged, and leaves the context as it was. Any other error fails the context. First the ranks
  *     find out whose fault it is, and meanwhile polls give GF_AGAIN, gf_tensor_ready() and its like
@@ -140,19 +141,19 @@ uint32_t gf_world_max(const gf_context *gf);
 /* 0 for an index that is no tensor; gf_gradient() also where no context is open, or its epoch
  * failed without a link. gf_gradient(gf, i) [tensors[i].elem_count] of tensors[i].type: layers
  * write here. It is the library's from gf_tensor_ready(gf, i) until gf_step_wait() gives GF_OK, and
- * then holds the average over all ranks, as exchange.average says (times gf_gradient_scale() with an
- * optimizer of the library's). From there to the next gf_tensor_ready(gf, i) it is the appliance's, before
- * gf_step_begin() too: it may be clipped or set to zero in place, and backward may add to it before
- * the step is begun. What gf_update() applies, and the first gf_gradient_norm() of a step measures,
- * is what is there then; later nothing of the step depends on it. On a GPU such a write comes after
+ * then holds the average over all ranks, as exchange.average says (with an optimizer of the
+ * library's: what becomes the average once it is multiplied with gf_gradient_scale()). From there
+ * to the next gf_tensor_ready(gf, i) it is the appliance's, before gf_step_begin() too: it may be
+ * clipped or set to zero in place, and backward may add to it before the step is begun. What
+ * gf_update() applies, and the first gf_gradient_norm() of a step measures, is what is there then;
+ * later nothing of the step depends on it. On a GPU such a write comes after
  * gf_queue_follow() on its queue, and has ended before gf_update() or gf_gradient_norm() is called
  * where these are to see it. Addresses do not change while the context is open, but for an epoch's
  * begin, which zeroes.
  * gf_weight(gf, i): the fp32 master weight; 0 without an optimizer. gf_weight_half(gf, i): the copy
  * in optimizer.half_weights; 0 without one. Where an interface has no bf16
  * (__cuda_array_interface__), hand it on as 16-bit integers ("<i2") and view these as bf16. All are
- * host addresses with the host device, device
- * addresses on a GPU. */
+ * host addresses with the host device, device addresses on a GPU. */
 gf_mem gf_gradient(gf_context *gf, uint32_t tensor);
 gf_mem gf_weight(gf_context *gf, uint32_t tensor);
 gf_mem gf_weight_half(gf_context *gf, uint32_t tensor);
@@ -165,9 +166,9 @@ gf_status gf_weights_written(gf_context *gf);
  * while requests are under way, and in an elastic job (job.elastic, or gf-run's) where the step
  * before was not applied by gf_update() or gf_updated(). */
 gf_status gf_step_begin(gf_context *gf);
-/* Samples that this rank's gradients stand for in this step (0 to 2^51 - 1), 1 where it is not said;
- * a warning tells where some ranks say it and others do not, or where exchange.average is ranks and
- * they differ.
+/* Samples that this rank's gradients stand for in this step (0 to 2^51 - 1), 1 where it is not said.
+ * A warning tells where exchange.average is samples and some ranks say it and others do not, and
+ * where it is ranks and they differ.
  * To be said between gf_step_begin() and the last tensor: with that the vote may be on its way. */
 gf_status gf_step_samples(gf_context *gf, uint64_t sample_count);
 /* Backward has ended this tensor. Any order; twice in a step is GF_ERR_STATE. Queues work and, as
@@ -198,10 +199,10 @@ gf_status gf_tensor_skip(gf_context *gf, uint32_t tensor);
 gf_status gf_tensors_ready(gf_context *gf, uint32_t first, uint32_t count, gf_queue_handle queue);
 /* A number of this rank, as its loss, that the vote adds up without a message or wait of its own:
  * after a whole step, skipped or not, gf_metric() is the sum over all ranks, the same bits on each;
- * who says none adds 0. It is a sum and no mean: where ranks have unequally many samples, two metrics
- * make one (the loss times the samples; the samples). To be said between gf_step_begin() and the last
- * tensor; index is below GF_METRICS. A NaN or infinity skips nothing, and makes the sum one on all
- * ranks: that is how all hear of it. */
+ * who says none adds 0. It is a sum: where ranks have unequally many samples, a mean takes two
+ * metrics (the loss times the samples; the samples). To be said between gf_step_begin() and the last
+ * tensor; index is below GF_METRICS. A NaN or an infinity skips nothing; the sum is then NaN or
+ * infinite on all ranks. */
 #define GF_METRICS 4u
 gf_status gf_step_metric(gf_context *gf, uint32_t index, double value);
 double gf_metric(const gf_context *gf, uint32_t index);
@@ -338,12 +339,12 @@ gf_mem gf_exchange_take(gf_context *gf, uint64_t size_bytes);
 /* Marks the context aborted and returns; safe in any thread and in signal handlers, until
  * gf_close(). The next call on the context answers GF_ERR_ABORTED, and the other ranks are told. */
 void gf_abort(gf_context *gf);
-/* Says "computing, not stuck" to the others, and moves messages a little. Who waits for this rank waits
- * for exchange.timeout_ns more from each call on, so a call each quarter of that is enough for a
- * checkpoint or an evaluation of minutes. It counts for exchange.patience_ns since this rank last
- * began an operation or a step, and no longer: a program that hangs in a loop with this call is named
- * then. Rank 0, which tells the others, must poll, too. Not beside another call on this context, so
- * not from a thread or signal handler of its own. */
+/* Says "computing, not stuck" to the others, and moves messages a little. Ranks that wait for this
+ * one wait exchange.timeout_ns more from each call on, in gf_close() too, so a call each quarter of
+ * that is enough for a checkpoint or an evaluation of minutes. It counts for exchange.patience_ns
+ * since this rank last began an operation or a step, and no longer: a program that hangs in a loop
+ * with this call is then named. Rank 0, which tells the others, must poll, too. Not beside another
+ * call on this context, so not from a thread or signal handler of its own. */
 gf_status gf_heartbeat(gf_context *gf);
 
 /* What a checkpoint must hold: weights, momentum, history, selection, loss scale, step,
