@@ -153,7 +153,7 @@ struct gf_rendezvous_driver {
     /* Why the dial to `peer` has not come through yet; empty: there is none, or nothing went
      * wrong. */
     const char *(*data_text)(struct gf_rendezvous *rendezvous, uint32_t peer);
-    /* What the kernel said of it last, as errno; 0: nothing yet. */
+    /* What the kernel said of it last, as errno; 0: nothing yet. NULL: not known. */
     int (*data_error)(struct gf_rendezvous *rendezvous, uint32_t peer);
     void (*data_end)(struct gf_rendezvous *rendezvous);
     void (*close)(struct gf_rendezvous *rendezvous);

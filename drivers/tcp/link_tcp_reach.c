@@ -108,7 +108,9 @@ void gf_tcp_reach_say(const struct gf_tcp_link *tcp, uint32_t peer, uint32_t str
 {
     struct gf_rendezvous *rendezvous = tcp->setup.rendezvous;
     const char *said = rendezvous->driver->data_text(rendezvous, peer);
-    int error = rendezvous->driver->data_error(rendezvous, peer);
+    int error = (rendezvous->driver->data_error != NULL)
+                    ? rendezvous->driver->data_error(rendezvous, peer)
+                    : 0;
     uint32_t own = stream % tcp->place_count;
     const struct gf_device_at *device = &tcp->place_devices[own];
     char ip[INET6_ADDRSTRLEN];

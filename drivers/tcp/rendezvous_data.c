@@ -185,7 +185,8 @@ gf_status gf_tcp_data_begin(struct gf_rendezvous *rendezvous, uint32_t epoch,
         return status;
     }
     tcp->data.on = true;
-    tcp->base.lacks = 0; /* what was lacking before says nothing of the connections that begin now */
+    tcp->base.lacks =
+        0; /* what was lacking before says nothing of the connections that begin now */
     tcp->data.device_told = 0;
     tcp->data.epoch = epoch;
     tcp->data.taker = taker;
