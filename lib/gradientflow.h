@@ -46,7 +46,7 @@ extern "C" {
 #endif
 
 #define GF_VERSION_MAJOR 0
-#define GF_VERSION_MINOR 9
+#define GF_VERSION_MINOR 10
 #define GF_VERSION ((GF_VERSION_MAJOR << 16) | GF_VERSION_MINOR)
 
 /* ---- tensors and memory ---- */

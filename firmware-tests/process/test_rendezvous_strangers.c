@@ -70,7 +70,7 @@ static const struct hello_case {
     {"header_size", 6, 48, NULL},
     {"kind", 8, 7, NULL},
     {"payload_size", 12, 15, NULL},
-    {"library_version", 34, 1, "library version 0.9 at rank 0, 1.9 at rank 1"},
+    {"library_version", 34, 1, "library version 0.10 at rank 0, 1.10 at rank 1"},
     {"rank_zero_is_the_coordinator", 36, 0, "rank 0: expected 1 to 2"},
     {"rank_is_the_world", 36, 3, "rank 3: expected 1 to 2"},
     {"rank_is_huge", 39, 0xff, "expected 1 to 2"},

@@ -70,7 +70,7 @@ static const struct difference_case {
 } differences[] = {
     {"version",
      {.version = GF_VERSION + 1},
-     "library versions differ: 0.9 at rank 0, 0.10 at rank 2"},
+     "library versions differ: 0.10 at rank 0, 0.11 at rank 2"},
     {"world", {.world = 5}, "world sizes differ: 4 at rank 0, 5 at rank 2"},
     {"summary",
      {.config_hash = 12, .summary = "wire=fp16 algorithm=ring slice_bytes=128KiB"},
