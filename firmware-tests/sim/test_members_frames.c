@@ -441,6 +441,39 @@ TEST(who_is_in_the_last_step_hears_that_the_epoch_has_ended)
     }
 }
 
+/* The answer to an inquiry, of a rank that has not reached another one. */
+TEST(why_a_rank_is_not_reached_is_one_of_few_codes)
+{
+    static const struct {
+        int32_t code;
+        uint32_t peer;
+        bool valid;
+    } rows[] = {{GF_OK, GF_RANK_NONE, true}, {GF_ERR_LINK, 2, true}, {GF_ERR_SYSTEM, 1, true},
+                {GF_ERR_LINK, 3, false},     {GF_AGAIN, 2, false},   {5, 2, false},
+                {GF_ERR_CONFIG, 2, false},   {-1000, 2, false}};
+    static const unsigned char rest[240 + GF_WORLD_MAX / 8];
+    members_world_open_epoch(3, 1);
+    for (size_t i = 0; i < LENGTH(rows); i++) {
+        unsigned char payload[2048];
+        struct gf_waits waits;
+        struct gf_put put = {payload, sizeof payload};
+        struct gf_get get = {.at = payload};
+        for (uint32_t word = 0; word < 4; word++) gf_put_u64(&put, 0);
+        gf_put_u32(&put, 0);
+        gf_put_u32(&put, GF_RANK_NONE);
+        gf_put_u32(&put, 0);
+        gf_put_u32(&put, 1); /* there is one */
+        gf_put_u32(&put, (uint32_t)rows[i].code);
+        gf_put_u32(&put, rows[i].peer);
+        gf_put_u64(&put, 0);
+        gf_put_bytes(&put, rest, sizeof rest);
+        get.left = (uint32_t)(sizeof payload - put.left);
+        if (gf_members_waits_get(world.ranks[0].members, &get, &waits) != rows[i].valid)
+            fail_msg("row %zu: code %d, peer %u", i, rows[i].code, rows[i].peer);
+    }
+    members_world_end();
+}
+
 TEST(who_is_behind_by_an_epoch_learns_of_it)
 {
     static const struct {

@@ -1,4 +1,4 @@
-/* The coordinator's states. What comes in with an offer is in coordinator_offer.c, whose fault a
+/* The coordinator's states. What comes in with an offer is in coordinator_take.c, whose fault a
  * failure is in inquiry.c, what goes out in coordinator_send.c.
  *
  *     GATHER -> RUN -> INQUIRE -> OVER (the job is not elastic)

@@ -117,13 +117,21 @@ static bool is_rank(const struct gf_members *members, uint32_t rank)
     return (rank < members->setup.world) || (rank == GF_RANK_NONE);
 }
 
+/* What a rank may say of the connections that it cannot make: it ends all ranks with this. */
+static bool unreached_valid(const struct gf_members *members, const struct gf_unreached *unreached)
+{
+    const gf_status code = unreached->code;
+    return is_rank(members, unreached->peer) &&
+           ((code == GF_OK) || (code == GF_ERR_LINK) || (code == GF_ERR_SYSTEM));
+}
+
 bool gf_members_waits_get(const struct gf_members *members, struct gf_get *get,
                           struct gf_waits *waits_out)
 {
     struct gf_waits waits = {0};
     waits_walk(&(struct gf_walk){.get = get}, &waits);
     if (get->bad || (waits.count > GF_WAITS_MAX) || !is_rank(members, waits.large_to) ||
-        !is_rank(members, waits.unreached.peer))
+        !unreached_valid(members, &waits.unreached))
         return false;
     for (uint32_t i = 0; i < waits.count; i++) {
         const struct gf_wait *row = &waits.rows[i];
