@@ -147,10 +147,12 @@ check "a_launcher_that_is_not_read_is_named" alone \
 check "so_is_an_address_for_several" alone \
     "warn.*rank 0 of 1 .* beside a rendezvous.address for several \(10.9.9.9:7117\)" \
     LC_ALL=C "$who" 1 - rendezvous.insecure=true rendezvous.address=10.9.9.9:7117
-silent() {
-    timeout 20 "$who" 1 config/local.cfg >"$scratch/out" 2>&1 && ! grep -q warn "$scratch/out"
+silent() { # COMMAND..
+    timeout 20 "$@" >"$scratch/out" 2>&1 && ! grep warn "$scratch/out"
 }
-check "a_job_of_one_says_nothing" silent
+check "a_job_of_one_says_nothing" silent "$who" 1 config/local.cfg
+check "nor_does_one_process_of_pytorchs" silent \
+    env RANK=0 WORLD_SIZE=1 MASTER_ADDR=localhost MASTER_PORT=29500 "$who" 1 -
 preflight() { # TEXT VARIABLE..: gf-check fails
     text_=$1; shift
     timeout 30 env "$@" "$gf_check" config/local.cfg --preflight >"$scratch/out" 2>&1

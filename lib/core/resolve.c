@@ -135,6 +135,13 @@ static gf_status rejoin_check(const struct gf_layout *layout, char *error_out)
     return gf_config_refuse(error_out, GF_ERR_CONFIG, "rendezvous.rejoin: %s", wrong);
 }
 
+/* Of a job of one a name is not asked for; this one is the same everywhere. */
+static bool leads_nowhere(const char *address)
+{
+    static const char here[] = "localhost:";
+    return gf_ip_loopback(address) || (strncmp(address, here, sizeof here - 1) == 0);
+}
+
 /* Whoever is one of several ranks and was not told so trains by itself, and nothing fails. */
 static void alone_say(const struct gf_layout *layout)
 {
@@ -146,7 +153,7 @@ static void alone_say(const struct gf_layout *layout)
     if (layout->world_unsaid && gf_identity_sign(sign))
         gf_log_line(&log, GF_LOG_WARN, "%s; this process is now rank 0 of 1 and works by itself",
                     sign);
-    else if (!gf_ip_loopback(address))
+    else if (!leads_nowhere(address))
         gf_log_line(&log, GF_LOG_WARN,
                     "this process is rank 0 of 1 and works by itself, beside a rendezvous.address "
                     "for several (%.100s)%s",
