@@ -88,6 +88,7 @@ static const struct sign {
     {"CLOUD_RUN_TASK_INDEX", "CLOUD_RUN_TASK_COUNT", "Cloud Run"},
     {"SKYPILOT_NODE_RANK", "SKYPILOT_NUM_NODES", "SkyPilot"},
     {"LOCAL_RANK", NULL, "a launcher of PyTorch, without RANK"},
+    {"MASTER_ADDR", NULL, "a launcher of PyTorch, without RANK"},
     {"GF_LOCAL_RANK", NULL, "a rank of this library, without GF_RANK"},
     {"GF_ADDRESS", NULL, "a rank of this library, without GF_RANK"},
     {"GF_JOB", NULL, "a rank of this library, without GF_RANK"},
@@ -304,12 +305,21 @@ const char *gf_identity_address(const struct gf_identity *identity, const char *
     return (said[0] != 0) ? said : identity->master;
 }
 
+/* Shells often have MASTER_ADDR=localhost: that is no sign of other ranks. */
+static bool is_sign(const char *name, const char *value)
+{
+    if (value == NULL) return false;
+    if (strcmp(name, "MASTER_ADDR") != 0) return true;
+    return (strcmp(value, "localhost") != 0) && (strncmp(value, "127.", 4) != 0) &&
+           (strcmp(value, "::1") != 0);
+}
+
 bool gf_identity_sign(char text_out[GF_IDENTITY_SIGN_BYTES])
 {
     for (size_t i = 0; i < sizeof signs / sizeof signs[0]; i++) {
         const struct sign *sign = &signs[i];
         const char *value = variable(sign->variable);
-        if (value == NULL) continue;
+        if (!is_sign(sign->variable, value)) continue;
         (void)snprintf(text_out, GF_IDENTITY_SIGN_BYTES,
                        "%s=%.20s is of %s, which is not read: set GF_RANK and GF_WORLD%s%s",
                        sign->variable, value, sign->launcher,

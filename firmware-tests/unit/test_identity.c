@@ -486,7 +486,10 @@ TEST(signs_of_launchers_that_are_not_read)
         {{"JOB_COMPLETION_INDEX=1"}, "JOB_COMPLETION_INDEX=1 is of an indexed job of Kubernetes"},
         {{"LOCAL_RANK=1"}, "LOCAL_RANK=1 is of a launcher of PyTorch"},
         {{"GF_ADDRESS=10.0.0.1:7117"}, "GF_ADDRESS=10.0.0.1:7117 is of a rank of this library"},
+        {{"MASTER_ADDR=node7", "MASTER_PORT=29500"}, "MASTER_ADDR=node7 is of a launcher of PyT"},
     };
+    static const char *const no_signs[][8] = {
+        {NULL}, {"MASTER_ADDR=localhost"}, {"MASTER_ADDR=127.0.0.1"}, {"MASTER_ADDR=::1"}};
     char text[GF_IDENTITY_SIGN_BYTES];
     struct gf_identity identity;
     struct gf_fault fault = {0};
@@ -496,8 +499,10 @@ TEST(signs_of_launchers_that_are_not_read)
         assert_true(gf_identity_sign(text));
         if (strstr(text, rows[i].text) == NULL) fail_msg("'%s'", text);
     }
-    environment_set((const char *const[8]){NULL});
-    assert_false(gf_identity_sign(text));
+    for (size_t i = 0; i < LENGTH(no_signs); i++) {
+        environment_set(no_signs[i]);
+        assert_false(gf_identity_sign(text));
+    }
 }
 
 TEST(who_was_started_as_one_of_several_is_seen)
