@@ -228,7 +228,7 @@ else
     skip the_newer_run_counts "nothing can be preloaded in this build"
 fi
 printf '\377\377\377\377' | dd of="$file.1" bs=1 seek=36 conv=notrunc 2>/dev/null
-check a_number_after_which_there_is_none_is_refused refused "a file of it has the number 4294967295, after which" 2
+check a_number_after_which_there_is_none_is_refused refused "$file.1 has the number 4294967295, after which" 2
 
 for bad in "--resume" "--checkpoint-every 3" "--checkpoint $file --checkpoint-every 0"; do
     # shellcheck disable=SC2086

@@ -21,11 +21,17 @@ bool checkpoint_head_read(const char *path, struct checkpoint_head *head_out)
     return true;
 }
 
-static void number_of(const char *path, uint32_t *newest)
+struct newest {
+    uint32_t number;
+    char path[CHECKPOINT_PATH_BYTES];
+};
+
+static void number_of(const char *path, struct newest *newest)
 {
     struct checkpoint_head head;
-    if (!checkpoint_head_read(path, &head)) return;
-    if ((head.id >> 32) > *newest) *newest = (uint32_t)(head.id >> 32);
+    if (!checkpoint_head_read(path, &head) || ((head.id >> 32) <= newest->number)) return;
+    newest->number = (uint32_t)(head.id >> 32);
+    (void)snprintf(newest->path, sizeof newest->path, "%s", path);
 }
 
 /* FILE.ID or FILE.ID.before? */
@@ -42,7 +48,7 @@ static bool name_fits(const char *name, const char *file)
 }
 
 /* Of all ids: a run with fewer ranks, or another model, leaves files of an older one behind. */
-static void folder_look(const struct checkpoint *checkpoint, uint32_t *newest)
+static void folder_look(const struct checkpoint *checkpoint, struct newest *newest)
 {
     char folder[CHECKPOINT_PATH_BYTES] = ".";
     char path[CHECKPOINT_PATH_BYTES];
@@ -63,22 +69,24 @@ static void folder_look(const struct checkpoint *checkpoint, uint32_t *newest)
 gf_status checkpoint_number(struct checkpoint *checkpoint)
 {
     char path[CHECKPOINT_PATH_BYTES];
-    uint32_t newest = 0;
+    struct newest own = {.number = 0};
+    uint32_t newest;
     uint32_t random = 0;
     gf_status status;
     /* each its own, which may be on a disk of its host; rank 0 what else is there */
     for (uint32_t i = 0; i < CHECKPOINT_GENERATIONS; i++) {
         checkpoint_path_of(checkpoint, checkpoint->member_id, checkpoint_endings[i], path);
-        number_of(path, &newest);
+        number_of(path, &own);
     }
-    if (checkpoint->rank == 0) folder_look(checkpoint, &newest);
+    if (checkpoint->rank == 0) folder_look(checkpoint, &own);
+    newest = own.number;
     if ((status = ranks_max_u32(checkpoint->gf, &newest)) < 0) return status;
     if (newest == NUMBER_MAX) {
         checkpoint->agreed = true;
         snprintf(checkpoint->error, sizeof checkpoint->error,
-                 "checkpoint %.1000s: a file of it has the number %u, after which there is none: "
-                 "remove it",
-                 checkpoint->path, NUMBER_MAX);
+                 "checkpoint %.1000s%s has the number %u, after which there is none: remove it",
+                 (own.number == newest) ? own.path : checkpoint->path,
+                 (own.number == newest) ? "" : ": a file of another rank", NUMBER_MAX);
         return GF_ERR_DATA;
     }
     /* Of two runs that do not see each other's files the numbers are the same. */
