@@ -326,6 +326,7 @@ TEST(a_heartbeat_keeps_the_others_waiting_up_to_its_bound)
         assert_true(took_ns < 3 * TIMEOUT_NS + ANSWER_NS);
         for (uint32_t rank = 0; rank < 3; rank++)
             expect_named(&w, rank, GF_ERR_TIMEOUT, busy.rank, "computing");
+        world_expect_log(&w, busy.rank, "gf_heartbeat() counts no more");
     }
 }
 

@@ -99,6 +99,7 @@ void gf_members_epoch_begin(struct gf_members *members, const void *endpoint, si
     members->flush_first = members->seen_by = 0;
     members->closed = (struct members_closed){.rank = GF_RANK_NONE};
     members->beat_ns = members->patient_ns = members->patient_from = members->patient_told_ns = 0;
+    members->spent_ns = 0;
     members->call_count = 0;
     members->calls[0] = (struct members_call){.hash = GF_FNV_START};
     members->now_ns = members->opened_ns = members->connected_ns = members->moved_ns =
@@ -235,6 +236,7 @@ void gf_members_heartbeat(struct gf_members *members, uint64_t now_ns)
     members->beat_ns = now_ns;
     patience_ns = gf_members_patience_own(members, &from);
     gf_members_patience_take(members, patience_ns, from);
+    gf_members_patience_spent(members);
     status_send(members);
     gf_members_flush(members);
 }

@@ -73,6 +73,24 @@ uint64_t gf_members_patience_own(const struct gf_members *members, uint64_t *fro
     return setup->silent_ns - since_ns;
 }
 
+/* Once in each place: the error of the others says that this rank computes, which its program may
+ * have said all the time. */
+void gf_members_patience_spent(struct gf_members *members)
+{
+    const struct gf_members_setup *setup = &members->setup;
+    if ((members->state != MEMBERS_MEMBER) || (members->id_count == 1)) return;
+    if ((members->beat_ns < members->moved_ns) ||
+        (members->beat_ns - members->moved_ns <= setup->patience_ns) ||
+        (members->spent_ns == members->moved_ns))
+        return;
+    members->spent_ns = members->moved_ns;
+    gf_log_line(&setup->log, GF_LOG_WARN,
+                "rank %u: gf_heartbeat() counts no more, as no operation has begun here for "
+                "exchange.patience (%.1f s): who waits for this rank gives up exchange.timeout "
+                "later",
+                setup->rank, (double)setup->patience_ns / 1e9);
+}
+
 /* Of two ranks that ask the one that has begun less asks for all that the other one does. It is the
  * one to follow until it has asked for nothing for half of the timeout; what it asked for holds
  * longer. The others hear of it when it is worth a frame to each: an eighth of the timeout more. */

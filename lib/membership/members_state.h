@@ -186,6 +186,8 @@ struct gf_members {
     bool leaving;
     struct members_closed closed;
     uint64_t beat_ns; /* this rank's gf_heartbeat() was called last; 0: not in this epoch */
+    uint64_t
+        spent_ns; /* moved_ns of the place in which it was told that heartbeats count no more */
     /* until when some rank, this one too, asks for patience, and from which operation on */
     uint64_t patient_ns, patient_from;
     uint64_t patient_told_ns; /* coordinator: what the others know */
@@ -295,6 +297,7 @@ bool gf_members_closed_is_due(const struct gf_members *members);
 /* Somebody asks that no deadline passes for so long from now, of operations from `from` on. */
 void gf_members_patience_take(struct gf_members *members, uint64_t patience_ns, uint64_t from);
 /* .. this rank does; 0: it does not. */
+void gf_members_patience_spent(struct gf_members *members);
 uint64_t gf_members_patience_own(const struct gf_members *members, uint64_t *from_out);
 void gf_members_news_walk(struct gf_walk *walk, struct gf_members *members);
 
