@@ -34,7 +34,7 @@ static void limit_text(int error, char *text_out, size_t bytes)
     struct rlimit files = {.rlim_cur = 0};
     const char *text = "this host is short of memory for sockets";
     if ((error == EPERM) || (error == EACCES))
-        text = "seccomp, a policy or a firewall of this host forbids it";
+        text = "seccomp, a policy or a firewall here forbids it";
     else if (error == ENFILE)
         text = "all files of this host: sysctl fs.file-max";
     if ((error == EMFILE) && (getrlimit(RLIMIT_NOFILE, &files) == 0))
@@ -46,14 +46,16 @@ static void limit_text(int error, char *text_out, size_t bytes)
         (void)snprintf(text_out, bytes, "%s", text);
 }
 
-static void lack_say(const struct gf_tcp_link *tcp, uint32_t peer, int error,
+/* What forbids the way looks at the address. */
+static void lack_say(const struct gf_tcp_link *tcp, uint32_t peer, const char *at, int error,
                      struct gf_fault *fault_out)
 {
     char limit[112];
+    bool is_right = (error == EPERM) || (error == EACCES);
     limit_text(error, limit, sizeof limit);
     (void)gf_fault_set(fault_out, GF_ERR_SYSTEM, tcp->setup.rank, "connect", error,
-                       "rank %u cannot open its connection to rank %u: %s (errno %d): %s",
-                       tcp->setup.rank, peer, strerror(error), error, limit);
+                       "rank %u cannot open its connection to rank %u%s: %s (errno %d): %s",
+                       tcp->setup.rank, peer, is_right ? at : "", strerror(error), error, limit);
 }
 
 /* ---- the way ---- */
@@ -98,6 +100,7 @@ static const char *advice_of(const struct gf_tcp_link *tcp, uint32_t own, const 
         return "they are in different subnets: set link.devices";
     if ((error == EHOSTUNREACH) || (error == ENETUNREACH) || (error == EACCES))
         return "a route, a firewall that rejects, or set link.devices";
+    if (error == EINVAL) return "a route that is a blackhole (ip route), or set link.devices";
     if (error == ECONNRESET) return "what listens there is no rank, or has no descriptor left";
     return (error == ECONNREFUSED) ? "a firewall that rejects, or set link.devices"
                                    : "a firewall that drops it, or set link.devices";
@@ -115,24 +118,23 @@ void gf_tcp_reach_say(const struct gf_tcp_link *tcp, uint32_t peer, uint32_t str
     const struct gf_device_at *device = &tcp->place_devices[own];
     char ip[INET6_ADDRSTRLEN];
     char own_ip[INET6_ADDRSTRLEN];
+    char at[2 * INET6_ADDRSTRLEN + sizeof device->name + 32];
     char why[80];
     if (rendezvous->lacks != 0) error = rendezvous->lacks;
-    if (is_own_lack(error, to)) {
-        lack_say(tcp, peer, error, fault_out);
-        return;
-    }
     ip_text(to, ip);
     ip_text(&tcp->places[own], own_ip);
+    (void)snprintf(
+        at, sizeof at, (to->family == AF_INET) ? " at %s:%u by %s (%s)" : " at [%s]:%u by %s (%s)",
+        ip, ntohs(to->port), (device->name[0] != '\0') ? device->name : "any device", own_ip);
+    if (is_own_lack(error, to)) {
+        lack_say(tcp, peer, at, error, fault_out);
+        return;
+    }
     if (error != 0)
         (void)snprintf(why, sizeof why, "%s (errno %d)", strerror(error), error);
     else
         (void)snprintf(why, sizeof why, "%.70s", (said[0] != '\0') ? said : "nothing has come");
     (void)gf_fault_set(fault_out, GF_ERR_LINK, peer, "connect", error,
-                       (to->family == AF_INET) ? "rank %u cannot connect to rank %u at %s:%u by %s "
-                                                 "(%s): %s; %s"
-                                               : "rank %u cannot connect to rank %u at [%s]:%u by "
-                                                 "%s (%s): %s; %s",
-                       tcp->setup.rank, peer, ip, ntohs(to->port),
-                       (device->name[0] != '\0') ? device->name : "any device", own_ip, why,
-                       advice_of(tcp, own, to, error));
+                       "rank %u cannot connect to rank %u%s: %s; %s", tcp->setup.rank, peer, at,
+                       why, advice_of(tcp, own, to, error));
 }
