@@ -89,8 +89,8 @@ struct gf_rendezvous {
     uint64_t sent_bytes;
     /* of files: what this rank needs beside data connections, and what it may have; 0: not known */
     uint32_t descriptors, descriptors_max;
-    /* why this process could not take a connection, as errno; 0: it could, or since then one of the
-     * link's has come, or another epoch's begin */
+    /* why this process could not take a connection, as errno; 0: for a second it could, or another
+     * epoch has begun since */
     int lacks;
 };
 

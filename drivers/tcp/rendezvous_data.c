@@ -23,6 +23,21 @@ static uint32_t stream_of(const struct way *way)
 
 /* ---- the end that dials ---- */
 
+/* A rank that lacks what connections take has room for some of them: one that comes soon afterwards
+ * does not show that the others will. Who dials tries again each 0.2 s. */
+#define LACK_NS UINT64_C(1000000000)
+
+void gf_tcp_lacks(struct tcp *tcp, int error, uint64_t now_ns)
+{
+    tcp->base.lacks = error;
+    tcp->data.lacked_ns = now_ns;
+}
+
+static void connection_came(struct tcp *tcp, uint64_t at_ns)
+{
+    if (at_ns >= tcp->data.lacked_ns + LACK_NS) tcp->base.lacks = 0;
+}
+
 static struct way *dial_of(struct tcp *tcp, uint32_t peer, uint32_t stream)
 {
     for (uint32_t i = 0; i < TCP_DIALS_MAX; i++) {
@@ -38,7 +53,7 @@ void gf_tcp_data_event(struct tcp *tcp, uint32_t dial, uint32_t slot, uint64_t n
     struct way *way = &tcp->data.dials[dial];
     if (gf_way_event(tcp, way, slot, now_ns) != TCP_WAY_IN) return;
     gf_way_close(tcp, way);
-    tcp->base.lacks = 0;
+    connection_came(tcp, now_ns);
     gf_socket_carries_messages(way->fd, tcp->setup.keepalive_ns);
     gf_tcp_device_dialled(tcp, way);
     taker->connected(taker->user, way->to_rank, stream_of(way), way->fd);
@@ -158,7 +173,7 @@ void gf_tcp_data_meet(struct tcp *tcp, struct pending *pending)
     gf_socket_options_set(pending->fd, tcp->setup.keepalive_ns);
     gf_socket_carries_messages(pending->fd, tcp->setup.keepalive_ns);
     gf_tcp_device_accepted(tcp, pending->fd, hello.from);
-    tcp->base.lacks = 0;
+    connection_came(tcp, pending->since_ns);
     taker->connected(taker->user, hello.from, hello.about & 0xffu,
                      gf_tcp_pending_keep(tcp, pending));
 }

@@ -175,11 +175,11 @@ tcp_told gf_tcp_accept(struct tcp *tcp, int listen_fd, uint64_t now_ns,
     int fd = gf_descriptor_keep(
         accept4(listen_fd, (struct sockaddr *)&address, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC));
     /* from fd_most on a new connection costs an older one */
-    if ((fd >= 0) && ((uint32_t)fd >= tcp->fd_most)) tcp->base.lacks = EMFILE;
+    if ((fd >= 0) && ((uint32_t)fd >= tcp->fd_most)) gf_tcp_lacks(tcp, EMFILE, now_ns);
     if (fd < 0) {
-        if ((errno == ENOMEM) || (errno == ENOBUFS)) tcp->base.lacks = errno;
+        if ((errno == ENOMEM) || (errno == ENOBUFS)) gf_tcp_lacks(tcp, errno, now_ns);
         if ((errno == EMFILE) || (errno == ENFILE)) {
-            tcp->base.lacks = errno;
+            gf_tcp_lacks(tcp, errno, now_ns);
             stranger_log(tcp, GF_LOG_ERROR, "accept: no file descriptor left");
             gf_tcp_strangers_rest(tcp, now_ns);
         }

@@ -208,6 +208,7 @@ struct tcp_data {
     uint32_t epoch;
     struct gf_auth auth;  /* of whoever dials this rank */
     uint32_t device_told; /* rendezvous_device.c has warned of this or less; 0: of nothing */
+    uint64_t lacked_ns;   /* base.lacks was set last */
     const struct gf_data_taker *taker;
     struct way dials[TCP_DIALS_MAX];
 };
@@ -405,6 +406,8 @@ gf_status gf_tcp_reform(struct tcp *tcp, uint64_t now_ns, uint32_t coordinator,
 
 /* rendezvous_data.c: data connections. meet: of a pending one whose hello is whole. */
 void gf_tcp_data_meet(struct tcp *tcp, struct pending *pending);
+/* This process could not take a connection. */
+void gf_tcp_lacks(struct tcp *tcp, int error, uint64_t now_ns);
 void gf_tcp_data_event(struct tcp *tcp, uint32_t dial, uint32_t slot, uint64_t now_ns);
 void gf_tcp_data_poll(struct tcp *tcp, uint64_t now_ns);
 gf_status gf_tcp_data_begin(struct gf_rendezvous *rendezvous, uint32_t epoch,

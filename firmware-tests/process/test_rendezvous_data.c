@@ -1,9 +1,11 @@
 /* Data connections over the control channel's port: members of an epoch get proven descriptors at
  * both ends, and nobody else gets one. Ends in one thread on loopback, time made by the test. */
+#include "drivers/tcp/rendezvous_tcp_state.h"
 #include "firmware-tests/support/suite.h"
 #include "drivers/tcp/rendezvous_socket.h"
 #include "firmware-tests/support/tcp_keys.h"
 
+#include <errno.h>
 #include <sys/socket.h>
 #include <netinet/tcp.h>
 #include <unistd.h>
@@ -112,6 +114,21 @@ TEST(both_ends_get_a_proven_connection)
         }
         data_close();
     }
+}
+
+/* A connection that comes beside those for which no descriptor is left shows no recovery. */
+TEST(what_a_rank_lacks_is_forgotten_once_connections_come_for_a_second)
+{
+    data_world(2, false);
+    gf_tcp_lacks((struct tcp *)star.ends[1], EMFILE, now_ns);
+    assert_int_equal(data_dial(0, 1, 0), GF_OK);
+    UNTIL((ends[0].connected == 1) && (ends[1].connected == 1));
+    assert_int_equal(star.ends[1]->lacks, EMFILE);
+    now_ns += SECOND;
+    assert_int_equal(data_dial(1, 0, 1), GF_OK);
+    UNTIL((ends[0].connected == 2) && (ends[1].connected == 2));
+    assert_int_equal(star.ends[1]->lacks, 0);
+    data_close();
 }
 
 /* The coordinator that it came to first died before it was a member. */
