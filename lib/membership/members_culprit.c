@@ -351,6 +351,9 @@ static const struct gf_unreached *apart_said(const struct gf_members *members,
                                              const struct members_finding *found)
 {
     const struct gf_unreached *best = NULL;
+    /* what the other end saw of it, as a reset, does not lead to the limit */
+    if (found->cause == MEMBERS_LACKS)
+        return &gf_members_of(members, found->culprit)->said.waits.unreached;
     for (uint32_t rank = 0; rank < members->setup.world; rank++) {
         const struct gf_unreached *said = &gf_members_of(members, rank)->said.waits.unreached;
         bool is_of = (rank == found->culprit) || (said->peer == found->culprit);
