@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "drivers/address.h"
+
 bool gf_tcp_address_fits(const struct tcp *tcp, const char *text)
 {
     struct gf_place to;
@@ -114,6 +116,15 @@ static tcp_told given_up(struct tcp *tcp, gf_rendezvous_end end, const char *tex
 static const char *coordinator_text(const struct tcp *tcp)
 {
     return tcp->rejoins ? "the coordinator" : "rank 0";
+}
+
+/* The default address, or 0.0.0.0, on a host where rank 0 is not. */
+static bool is_this_host(const char *address)
+{
+    static const struct gf_place any;
+    struct gf_place place;
+    if (!gf_place_parse(address, true, &place)) return false;
+    return gf_place_is_loopback(&place) || (memcmp(place.ip, any.ip, sizeof any.ip) == 0);
 }
 
 /* Where it was looked for last. */
@@ -255,11 +266,14 @@ void gf_tcp_connect_deadline(struct tcp *tcp, uint64_t now_ns)
                            tcp->setup.rank, tcp->setup.job_id, tcp->address_text, seconds,
                            tcp->other_job);
     else
-        (void)gf_fault_set(&tcp->base.fault, GF_ERR_TIMEOUT, 0, "connect", way->error,
-                           "rank %u cannot reach %s at %s%s%s: tried %u times in %.1f s, last: %s",
-                           tcp->setup.rank, coordinator_text(tcp), tcp->address_text,
-                           (bind[0] != '\0') ? " from rendezvous.bind " : "", bind, way->tried,
-                           seconds, (way->text[0] != '\0') ? way->text : "no answer");
+        (void)gf_fault_set(
+            &tcp->base.fault, GF_ERR_TIMEOUT, 0, "connect", way->error,
+            "rank %u cannot reach %s at %s%s%s: tried %u times in %.1f s, last: %s%s",
+            tcp->setup.rank, coordinator_text(tcp), tcp->address_text,
+            (bind[0] != '\0') ? " from rendezvous.bind " : "", bind, way->tried, seconds,
+            (way->text[0] != '\0') ? way->text : "no answer",
+            is_this_host(tcp->address_text) ? "; that address is this host itself: is rank 0 here?"
+                                            : "");
 }
 
 tcp_told gf_tcp_connect_event(struct tcp *tcp, uint32_t slot, uint64_t now_ns,

@@ -136,6 +136,7 @@ TEST(an_unreachable_coordinator_is_named_at_the_deadline)
     assert_int_equal(seen[1].status, GF_ERR_TIMEOUT);
     assert_non_null(strstr(star.ends[1]->fault.text, star.address));
     assert_non_null(strstr(star.ends[1]->fault.text, "Connection refused"));
+    assert_non_null(strstr(star.ends[1]->fault.text, "that address is this host itself"));
     assert_int_equal(star.ends[1]->fault.foreign_code, ECONNREFUSED);
     turn();
     assert_int_equal(seen[1].status, GF_ERR_TIMEOUT); /* it sticks */
