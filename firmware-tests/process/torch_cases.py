@@ -394,7 +394,7 @@ def refused():
         port = str(taken.getsockname()[1])
         told("a_port_that_is_taken_is_named", fails(gf.Error, port, lambda: wrap(
             linear, job={"world": 2, "rank": 0, "ignore_environment": True},
-            rendezvous={"address": "127.0.0.1:" + port})))
+            rendezvous={"address": "127.0.0.1:" + port, "insecure": True})))
     dist.barrier()
     told("ranks_with_other_models_hear_so", fails(gf.Error, "tensor", lambda: wrap(
         nn.Linear(2, 2 + RANK))))

@@ -159,17 +159,18 @@ TEST(a_connection_that_never_comes_is_an_edge_with_both_ends)
         const char *text;
         bool is_late;
     } rows[] = {
-        {{{2, 3}}, 1, GF_RANK_NONE, 3, "rank 2 cannot connect to rank 3"},
-        {{{0, 1}}, 1, GF_RANK_NONE, 1, "rank 0 cannot connect to rank 1"},
-        {{{4, 0}, {4, 1}, {4, 2}, {4, 3}}, 4, GF_RANK_NONE, 4, "rank 4 (4 such)"},
+        {{{2, 3}}, 1, GF_RANK_NONE, 3, "rank 2 cannot connect to rank 3", false},
+        {{{0, 1}}, 1, GF_RANK_NONE, 1, "rank 0 cannot connect to rank 1", false},
+        {{{4, 0}, {4, 1}, {4, 2}, {4, 3}}, 4, GF_RANK_NONE, 4, "rank 4 (4 such)", false},
         {{{0, 1}, {0, 2}, {0, 3}, {0, 4}},
          4,
          GF_RANK_NONE,
          0,
-         "rank 0 cannot connect to rank 1 (4"},
-        {{{1, 2}, {1, 3}}, 2, GF_RANK_NONE, 1, "rank 1 cannot connect to rank 2 (2 such)"},
-        {{{2, 0}, {2, 1}, {2, 3}, {2, 4}}, 4, 2, 2, "rank 2 has no descriptor"},
-        {{{2, 4}}, 1, 2, 2, "rank 2 has no descriptor"},
+         "rank 0 cannot connect to rank 1 (4",
+         false},
+        {{{1, 2}, {1, 3}}, 2, GF_RANK_NONE, 1, "rank 1 cannot connect to rank 2 (2 such)", false},
+        {{{2, 0}, {2, 1}, {2, 3}, {2, 4}}, 4, 2, 2, "rank 2 has no descriptor", false},
+        {{{2, 4}}, 1, 2, 2, "rank 2 has no descriptor", false},
         {{{2, 0}, {2, 1}, {2, 3}, {2, 4}}, 4, 2, 2, "rank 2 has no descriptor", true},
         {{{2, 4}}, 1, 2, 2, "rank 2 has no descriptor", true},
     };
