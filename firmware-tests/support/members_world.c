@@ -111,6 +111,11 @@ static struct gf_rendezvous *rendezvous_of(uint32_t rank)
     return world.over_tcp ? tcp.ends[rank] : &fake.ends[rank].base;
 }
 
+static uint64_t begun_tell(void *of)
+{
+    return ((const struct rank *)of)->waits.taken;
+}
+
 static void waits_tell(void *of, struct gf_waits *waits_out)
 {
     *waits_out = ((const struct rank *)of)->waits;
@@ -129,6 +134,7 @@ void rank_open(uint32_t rank, const struct gf_offer *offer)
                                      .silent_ns = 10 * SECOND,
                                      .grace_ns = SECOND,
                                      .waits = waits_tell,
+                                     .begun = begun_tell,
                                      .waits_of = &world.ranks[rank],
                                      .address = "127.0.0.1:7117",
                                      .offer = *offer,

@@ -225,6 +225,12 @@ gf_status gf_failing_poll(gf_context *gf, uint64_t now_ns)
     return gf->error.code;
 }
 
+uint64_t gf_begun_answer(void *context)
+{
+    const gf_context *gf = context;
+    return gf->under_way.taken;
+}
+
 void gf_waits_answer(void *context, struct gf_waits *waits_out)
 {
     gf_context *gf = context;

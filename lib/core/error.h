@@ -14,7 +14,8 @@ struct gf_failing {
     uint64_t waits_ns;     /* when */
 };
 
-/* The members ask for whom this rank waits. */
+/* The members ask how many operations this rank has begun, and for whom it waits. */
+uint64_t gf_begun_answer(void *context);
 void gf_waits_answer(void *context, struct gf_waits *waits_out);
 void gf_context_mark(gf_context *gf);        /* valid, and this process's */
 gf_operation gf_doing(const gf_context *gf); /* for errors: what is under way */

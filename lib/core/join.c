@@ -15,7 +15,7 @@
 
 static bool is_awaited(const gf_context *gf, uint32_t rank)
 {
-    return (gf->warm.awaited[rank / 8] >> (rank % 8) & 1u) != 0;
+    return ((uint32_t)gf->warm.awaited[rank / 8] >> (rank % 8) & 1u) != 0;
 }
 
 static void awaited_set(gf_context *gf, uint32_t rank, bool is_awaited)

@@ -229,6 +229,7 @@ static gf_status members_open(const struct gf_layout *layout, void *state, uint6
                                      .silent_ns = gf->config.exchange.timeout_ns,
                                      .grace_ns = gf_grace_ns(gf->config.exchange.timeout_ns),
                                      .waits = gf_waits_answer,
+                                     .begun = gf_begun_answer,
                                      .tensor_name = tensor_name,
                                      .waits_of = gf,
                                      .patience_ns = gf->config.exchange.patience_ns,

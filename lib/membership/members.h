@@ -81,6 +81,9 @@ struct gf_members_setup {
      * an inquiry. NULL: for nobody */
     uint64_t grace_ns;
     void (*waits)(void *waits_of, struct gf_waits *waits_out);
+    /* operations that this rank has begun in the epoch, waits().taken alone: asked at each word about
+     * where it is, when there is little stack left. NULL: none */
+    uint64_t (*begun)(void *waits_of);
     /* for texts; NULL, or an answer that is NULL or empty: it has no name */
     const char *(*tensor_name)(void *waits_of, uint32_t tensor);
     void *waits_of;

@@ -55,9 +55,8 @@ bool gf_members_closed_is_due(const struct gf_members *members)
  * is a message that does not come, and no patience helps. */
 static uint64_t first_unbegun(const struct gf_members *members)
 {
-    struct gf_waits waits = {.taken = 0};
-    if (members->setup.waits != NULL) members->setup.waits(members->setup.waits_of, &waits);
-    return waits.taken;
+    const struct gf_members_setup *setup = &members->setup;
+    return (setup->begun == NULL) ? 0 : setup->begun(setup->waits_of);
 }
 
 /* Each heartbeat asks for as long as a rank without one is awaited. A program that hangs in a loop
