@@ -47,9 +47,9 @@ gf_status gf_open_file(const char *path, const struct gf_config *own, uint32_t n
                        const struct gf_tensor *tensors, uint32_t tensor_count, gf_memory_take take,
                        void **memory_out, gf_context **gf_out);
 
-/* gf_open_file() for a program that has no struct gf_config: settings are text, and why it failed is
- * an output. For bindings of other languages; see gf_struct_bytes(), gf_error_text() and the waits
- * with a bound.
+/* gf_open_file() for a program that has no struct gf_config: settings are text, and why it failed
+ * is an output. For bindings of other languages; see gf_struct_bytes(), gf_error_text() and the
+ * waits with a bound.
  * path: a file, or NULL: none, each key has its default.
  * texts[text_count]: "group.key=value", as gf_config_set_all() takes them; NULL where text_count is
  * 0. They stand over the file, a later one over an earlier one. Rank, world, job and address of the

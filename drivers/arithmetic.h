@@ -1,7 +1,7 @@
 /* Floating point as the library computes it: rounded to nearest, subnormals kept, no exception
- * trapped. A program may have set its thread otherwise (a library linked with -ffast-math flushes to
- * zero as soon as it is loaded, fesetround(), -ffpe-trap), and ranks that computed so would end with
- * other bits than the others, or with SIGFPE in the middle of an operation.
+ * trapped. A program may have set its thread otherwise (a library linked with -ffast-math flushes
+ * to zero as soon as it is loaded, fesetround(), -ffpe-trap), and ranks that computed so would end
+ * with other bits than the others, or with SIGFPE in the middle of an operation.
  *
  * Every public function but those that only read begins with GF_COMPUTES(): it looks at the
  * thread's control word, replaces it where it is not the default, and at the end gives word and

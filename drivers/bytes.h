@@ -42,8 +42,8 @@ static inline uint32_t gf_get_u32(struct gf_get *get)
     return (uint32_t)gf_get_u64_bytes(get, 4);
 }
 
-/* Bytes of the UTF-8 letter that begins at text, of which `left` bytes are there; 0: none does, or a
- * control character. Of those that have two bytes, too: a terminal acts on U+009B as on ESC [. */
+/* Bytes of the UTF-8 letter that begins at text, of which `left` bytes are there; 0: none does, or
+ * a control character. Of those that have two bytes, too: a terminal acts on U+009B as on ESC [. */
 size_t gf_utf8_bytes(const void *text, size_t left);
 /* A field of `bytes` bytes into text_out[bytes]: terminated, letters as they are; what a terminal
  * might act on, and what is no UTF-8, is a '?'. */

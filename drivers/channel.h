@@ -48,8 +48,8 @@ struct gf_channel_driver {
      * is no such connection; ENDED follows or was told. */
     gf_status (*send)(struct gf_channel *channel, uint32_t connection, uint32_t frame_kind,
                       const void *payload, uint32_t size_bytes);
-    /* Closes a connection on purpose, once what was sent has left or the other end is gone. No event
-     * follows. */
+    /* Closes a connection on purpose, once what was sent has left or the other end is gone. No
+     * event follows. */
     void (*drop)(struct gf_channel *channel, uint32_t connection);
     /* A member's end: begins to connect to the coordinator. CONNECTED or ENDED follows. */
     void (*dial)(struct gf_channel *channel, uint64_t now_ns);

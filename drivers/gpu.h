@@ -132,9 +132,9 @@ struct gf_gpu_driver {
      * handle_out[GF_GPU_HANDLE_BYTES] is for the others, as it is; with it another process needs the
      * descriptor, which is the caller's to pass on and to close. import_arena: what a handle
      * exports, as this device reaches it, by that descriptor, which stays the caller's; -1 in the
-     * exporter's own process. Once a handle until its give_back, which waits for this device's work.
-     * The exporter keeps its arena until all have given it back. GF_ERR_DEVICE, with the fault:
-     * refused, and nothing has changed. */
+     * exporter's own process. Once a handle until its give_back, which waits for this device's
+     * work. The exporter keeps its arena until all have given it back. GF_ERR_DEVICE, with the
+     * fault: refused, and nothing has changed. */
     gf_status (*export_arena)(struct gf_gpu *gpu, void *handle_out, int *descriptor_out);
     gf_status (*import_arena)(struct gf_gpu *gpu, const void *handle, int descriptor,
                               gf_mem *base_out);

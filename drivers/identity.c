@@ -17,8 +17,8 @@
  * others it is the first of which most are set: a script may set WORLD_SIZE alone, and PMI under
  * srun has no place in the node.
  *
- * job: what the launcher says alike to all ranks of a job and to no other job. What one of them says
- * may be no id (is_id()), and a word that a user chose may be in use twice (--rdzv-id=100 of a
+ * job: what the launcher says alike to all ranks of a job and to no other job. What one of them
+ * says may be no id (is_id()), and a word that a user chose may be in use twice (--rdzv-id=100 of a
  * tutorial), so all that are set are hashed together. Never a process's number: ranks that ssh or a
  * container has started have other parents. */
 static const struct launcher {
@@ -188,8 +188,8 @@ static const struct launcher *launcher_find(void)
     return found;
 }
 
-/* A script for sbatch is a process with the number of ranks that srun is to start: it is of no step,
- * or of one whose number is above all that steps have. */
+/* A script for sbatch is a process with the number of ranks that srun is to start: it is of no
+ * step, or of one whose number is above all that steps have. */
 static bool is_batch_script(const struct launcher *launcher)
 {
     const char *step = variable("SLURM_STEP_ID");

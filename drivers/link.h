@@ -155,9 +155,9 @@ struct gf_link_driver {
      * reached. GF_OK again where it is. */
     gf_status (*connect)(struct gf_link *link, uint32_t peer, const void *endpoint,
                          size_t size_bytes);
-    /* Why connect() to `peer`, given the same, is still under way: GF_ERR_LINK, and the text has both
-     * ends, the address and what the kernel says; GF_ERR_SYSTEM with this rank as peer: it lacks
-     * something itself. NULL: not known. */
+    /* Why connect() to `peer`, given the same, is still under way: GF_ERR_LINK, and the text has
+     * both ends, the address and what the kernel says; GF_ERR_SYSTEM with this rank as peer: it
+     * lacks something itself. NULL: not known. */
     void (*unreached)(struct gf_link *link, uint32_t peer, const void *endpoint, size_t size_bytes,
                       struct gf_fault *fault_out);
 
@@ -179,8 +179,9 @@ struct gf_link_driver {
     /* GF_OK: something moved; GF_AGAIN: nothing to do; an error: the link has failed. */
     gf_status (*progress)(struct gf_link *link);
 
-    /* Is there a peer to which this rank's large packets do not come, though smaller ones did? Then the
-     * network between them has a smaller MTU than their hosts. May be NULL where nobody knows. */
+    /* Is there a peer to which this rank's large packets do not come, though smaller ones did? Then
+     * the network between them has a smaller MTU than their hosts. May be NULL where nobody
+     * knows. */
     bool (*large_lost)(struct gf_link *link, uint32_t *peer_out, uint32_t *packet_bytes_out);
 
     /* GF_OK: it is safe to poll(2) wake_fd for reading; GF_AGAIN: progress() must be called first.

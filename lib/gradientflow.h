@@ -161,10 +161,10 @@ gf_mem gf_weight_half(gf_context *gf, uint32_t tensor);
  * date. gf_update() and gf_state_load() do so themselves. Between steps only. */
 gf_status gf_weights_written(gf_context *gf);
 
-/* A step begins; no byte of gf_gradient() is written. Several micro-batches make one step: the first
- * writes, the others add, and only the last declares its tensors ready. GF_ERR_STATE inside a step,
- * while requests are under way, and in an elastic job (job.elastic, or gf-run's) where the step
- * before was not applied by gf_update() or gf_updated(). */
+/* A step begins; no byte of gf_gradient() is written. Several micro-batches make one step: the
+ * first writes, the others add, and only the last declares its tensors ready. GF_ERR_STATE inside a
+ * step, while requests are under way, and in an elastic job (job.elastic, or gf-run's) where the
+ * step before was not applied by gf_update() or gf_updated(). */
 gf_status gf_step_begin(gf_context *gf);
 /* Samples that this rank's gradients stand for in this step (0 to 2^51 - 1), 1 where it is not said.
  * A warning tells where exchange.average is samples and some ranks say it and others do not, and
@@ -200,9 +200,9 @@ gf_status gf_tensors_ready(gf_context *gf, uint32_t first, uint32_t count, gf_qu
 /* A number of this rank, as its loss, that the vote adds up without a message or wait of its own:
  * after a whole step, skipped or not, gf_metric() is the sum over all ranks, the same bits on each;
  * who says none adds 0. It is a sum: where ranks have unequally many samples, a mean takes two
- * metrics (the loss times the samples; the samples). To be said between gf_step_begin() and the last
- * tensor; index is below GF_METRICS. A NaN or an infinity skips nothing; the sum is then NaN or
- * infinite on all ranks. */
+ * metrics (the loss times the samples; the samples). To be said between gf_step_begin() and the
+ * last tensor; index is below GF_METRICS. A NaN or an infinity skips nothing; the sum is then NaN
+ * or infinite on all ranks. */
 #define GF_METRICS 4u
 gf_status gf_step_metric(gf_context *gf, uint32_t index, double value);
 double gf_metric(const gf_context *gf, uint32_t index);
@@ -351,9 +351,10 @@ gf_status gf_heartbeat(gf_context *gf);
  * state_extra; not statistics. Each rank saves its own: history and, with sparse.momentum local,
  * momentum differ from rank to rank. bytes is gf_state_bytes() of who saves, data[bytes] is aligned
  * to 8. Both between steps with no request under way, save with each step applied (GF_ERR_STATE).
- * What is corrupt, short, newer, or of other tensors, optimizer or sparse settings, or holds a value
- * that no save writes or that is not finite, is refused with GF_ERR_DATA, why is logged, and the
- * context is as it was before. Saving a value that is not finite is a warning: the run has diverged.
+ * What is corrupt, short, newer, or of other tensors, optimizer or sparse settings, or holds a
+ * value that no save writes or that is not finite, is refused with GF_ERR_DATA, why is logged, and
+ * the context is as it was before. Saving a value that is not finite is a warning: the run has
+ * diverged.
  *
  * At the same world size rank r loads what rank r saved, and the run goes on bitwise as if it had
  * not been interrupted. From m ranks to n the run resumes with what is common: rank r below m loads

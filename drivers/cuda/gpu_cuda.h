@@ -167,9 +167,9 @@ void gf_cuda_give_back_exports(struct gf_gpu *gpu, const void *handle, gf_mem ba
 gf_status gf_cuda_arena_map(struct cuda_gpu *cuda, size_t size_bytes);
 void gf_cuda_arena_give(struct cuda_gpu *cuda);
 /* gpu_cuda_stage.c, all but reach within the context. add: in place of a registration that failed;
- * GF_ERR_DEVICE: this is not possible either. remove: the device's work has ended; false: that range
- * is not staged. copy: of a device that stages, whatever is copied. arrived: after the CPU has seen
- * the end of some work, and before it says so. give: whatever is left, at the end. */
+ * GF_ERR_DEVICE: this is not possible either. remove: the device's work has ended; false: that
+ * range is not staged. copy: of a device that stages, whatever is copied. arrived: after the CPU
+ * has seen the end of some work, and before it says so. give: whatever is left, at the end. */
 gf_status gf_cuda_stage_add(struct cuda_gpu *cuda, void *base, size_t size_bytes);
 bool gf_cuda_stage_remove(struct cuda_gpu *cuda, void *base);
 gf_status gf_cuda_stage_copy(struct cuda_gpu *cuda, CUstream stream, gf_mem dst, gf_mem src,

@@ -6,9 +6,9 @@
  *     from the device  the stream: device -> mirror, and an event behind it; once the CPU has seen
  *                      the end of anything later, mirror -> host
  *
- * Whoever reads what came back has asked reached() or finished() before, and finds it there. A kernel
- * that writes to host memory is given the mirror, and a copy from there to what it mirrors is the
- * event alone. */
+ * Whoever reads what came back has asked reached() or finished() before, and finds it there. A
+ * kernel that writes to host memory is given the mirror, and a copy from there to what it mirrors
+ * is the event alone. */
 #include <string.h>
 
 #include "drivers/clock.h"
@@ -87,7 +87,8 @@ static gf_status place_await(struct cuda_gpu *cuda)
     return GF_OK;
 }
 
-/* The copy under way that will fill the first of these bytes to be filled by any; NULL: none will. */
+/* The copy under way that will fill the first of these bytes to be filled by any; NULL: none
+ * will. */
 static const struct cuda_arrival *first_arrival(struct cuda_gpu *cuda, const char *host,
                                                 size_t size_bytes)
 {

@@ -169,9 +169,9 @@ static gf_status no_room(struct gf_node *node, size_t bytes, const char *call, i
 #define RESERVE_TRIES 1000u
 
 /* Linux 6.1 ends fallocate() with EINTR for any signal that is pending, and gives back what this
- * call had taken: under a timer of 10 ms no call for more than some ten MiB would ever end. So it is
- * asked for in pieces, smaller ones after each signal; a signal that comes faster than one page can
- * be taken is an error. */
+ * call had taken: under a timer of 10 ms no call for more than some ten MiB would ever end. So it
+ * is asked for in pieces, smaller ones after each signal; a signal that comes faster than one page
+ * can be taken is an error. */
 static bool reserve(int fd, size_t bytes, size_t page_bytes)
 {
     const size_t piece_most = node_round_up(RESERVE_BYTES, page_bytes);

@@ -230,9 +230,9 @@ gf_status gf_tcp_peer_refuse(struct gf_tcp_peer *peer)
 
 #define RESENT_MIN 2u
 
-/* All that was acknowledged left before the first packet of this size, and since then the kernel sends again and
- * again (retransmits), or its own device takes no such packet (probes). A path that was cut at that
- * moment looks the same, so it is asked and not said. */
+/* All that was acknowledged left before the first packet of this size, and since then the kernel
+ * sends again and again (retransmits), or its own device takes no such packet (probes). A path that
+ * was cut at that moment looks the same, so it is asked and not said. */
 static bool stream_large_lost(const struct gf_tcp_stream *stream, uint32_t *packet_bytes_out)
 {
     struct tcp_info info = {0};

@@ -1,8 +1,8 @@
 /* Data connections that are to go by a device of link.devices which is not alone on its network
- * (networks.h): the end that dials binds its socket to the device, the end that accepts does so where
- * packets come in by it. A socket that is bound takes no packet that comes in by another device; so a
- * connection that does not come to stand is tried without, and where that may happen later, or the
- * traffic goes by one device after all, a warning says so, once an epoch. */
+ * (networks.h): the end that dials binds its socket to the device, the end that accepts does so
+ * where packets come in by it. A socket that is bound takes no packet that comes in by another
+ * device; so a connection that does not come to stand is tried without, and where that may happen
+ * later, or the traffic goes by one device after all, a warning says so, once an epoch. */
 #include "drivers/tcp/rendezvous_tcp_state.h"
 
 #include <errno.h>
@@ -49,7 +49,8 @@ static void warn(struct tcp *tcp, uint32_t peer, const struct gf_network_pair *p
                 tcp->setup.rank, pair->name, pair->other, peer, what);
 }
 
-/* Where ARP is not strict the peer may learn, after a link was down, the other device for this address.
+/* Where ARP is not strict the peer may learn, after a link was down, the other device for this
+ * address.
  */
 static void bound_look(struct tcp *tcp, uint32_t peer, const struct gf_network_pair *pair,
                        uint16_t family)

@@ -120,8 +120,8 @@ bool gf_ucx_any(const char *list, unsigned kinds);
 /* link_ucx_resources.c. Names the first of the transports that is for hardware which this binary or
  * this host does not have, and which link has it. false: there is none. */
 bool gf_ucx_missing_text(const char *transports, char *text_out, size_t text_bytes);
-/* In this binary, whether or not there is a device; a static link knows without a call of UCX, which
- * would start it in a job that goes over sockets. false: text_out says which link has it. */
+/* In this binary, whether or not there is a device; a static link knows without a call of UCX,
+ * which would start it in a job that goes over sockets. false: text_out says which link has it. */
 bool gf_ucx_has_infiniband(char *text_out, size_t text_bytes);
 /* link_ucx_probe.c */
 gf_fabric gf_ucx_probe(const struct gf_link_setup *setup, char *text_out, size_t text_bytes);

@@ -1,10 +1,10 @@
 /* What UCX runs by itself, and when.
  *
  * UCX's constructors patch mmap() and its like in libc (UCM) and install signal handlers. In a
- * static link they run when UCX is first asked for something, once a process, and never in a process
- * that does not ask: ucx.mk takes them out of what runs before main(). Its destructors run where
- * they always ran, after all of atexit(), if its constructors did. A dynamic UCX has run its own
- * when it was loaded. */
+ * static link they run when UCX is first asked for something, once a process, and never in a
+ * process that does not ask: ucx.mk takes them out of what runs before main(). Its destructors run
+ * where they always ran, after all of atexit(), if its constructors did. A dynamic UCX has run its
+ * own when it was loaded. */
 #include "drivers/ucx/link_ucx.h"
 
 #include "drivers/forked.h"
@@ -18,8 +18,8 @@
 
 void ucs_debug_disable_signals(void); /* libucs exports it, and no installed header has it */
 
-/* libucs has installed handlers for SIGSEGV, SIGBUS, SIGILL, SIGFPE and SIGHUP. A value that the user
- * set stays. */
+/* libucs has installed handlers for SIGSEGV, SIGBUS, SIGILL, SIGFPE and SIGHUP. A value that the
+ * user set stays. */
 __attribute__((constructor(101))) static void signals_are_the_programs(void)
 {
     if (getenv(SIGNALS_KEY) == NULL) ucs_debug_disable_signals();
@@ -33,8 +33,8 @@ void gf_ucx_start_locked(void)
 
 typedef void (*ucx_call)(void);
 
-/* ucx_start.ld. Where UCX is not in one object with its driver (tests) there are none, and libc runs
- * UCX's constructors. */
+/* ucx_start.ld. Where UCX is not in one object with its driver (tests) there are none, and libc
+ * runs UCX's constructors. */
 extern const ucx_call gf_ucx_starts[] __attribute__((weak));
 extern const ucx_call gf_ucx_starts_end[] __attribute__((weak));
 extern const ucx_call gf_ucx_ends[] __attribute__((weak));

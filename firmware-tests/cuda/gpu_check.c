@@ -131,7 +131,8 @@ static bool count_check(uint64_t count, uint32_t turn, uint32_t seeds, bool at_e
     return same;
 }
 
-/* In few blocks, so that few elements meet every main loop; then in those of device.multiprocessors. */
+/* In few blocks, so that few elements meet every main loop; then in those of
+ * device.multiprocessors. */
 static bool loops_check(void)
 {
     struct gf_queue *queue = &gpu_program.queue;

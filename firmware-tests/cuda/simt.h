@@ -33,8 +33,8 @@ int gf_simt_launch(const char *kernel_name, uint32_t blocks, uint32_t threads, s
                    void **args);
 const char *gf_simt_error(void); /* of the last launch that failed */
 
-/* How many loops of a kernel that take as many packs at once as it ever does (of one with several, as
- * sum_n: for few sources and for many) some thread has entered since gf_simt_loops_forget(). */
+/* How many loops of a kernel that take as many packs at once as it ever does (of one with several,
+ * as sum_n: for few sources and for many) some thread has entered since gf_simt_loops_forget(). */
 uint32_t gf_simt_loops(const char *kernel_name);
 void gf_simt_loops_forget(void);
 

@@ -178,8 +178,8 @@ TEST(test_copies_at_once)
     }
 }
 
-/* Sums of every number of sources that a kernel loads in its own way, of each type: few of them with
- * several packs under way, many in rounds of eight. In blocks of 256 threads, and of 1,024. */
+/* Sums of every number of sources that a kernel loads in its own way, of each type: few of them
+ * with several packs under way, many in rounds of eight. In blocks of 256 threads, and of 1,024. */
 TEST(test_sums_of_many_sources)
 {
     enum { SOURCES = 18, ELEMS = 8192 + 1024 * 4 + 3 };

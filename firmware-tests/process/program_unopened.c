@@ -1,6 +1,6 @@
 /* What linking the library does to a program by itself: prints the first bytes of libc's functions
- * that UCX patches, as a row each, then starts and ends threads. With "ucx" two threads open UCX at the
- * same time first. Built without the library (ALONE) it prints what libc has. */
+ * that UCX patches, as a row each, then starts and ends threads. With "ucx" two threads open UCX at
+ * the same time first. Built without the library (ALONE) it prints what libc has. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>

@@ -1,7 +1,7 @@
 /* program_who VALUE FILE [twice|both] [GROUP.KEY=VALUE ..]: a rank that sums VALUE over its job, so
- * that a sum shows whose values were in it: ranks of two jobs that met say so. FILE is a configuration;
- * "-": none. twice: it opens another context beside the first, as a program of two models would, and
- * both: with a job.id of its own. */
+ * that a sum shows whose values were in it: ranks of two jobs that met say so. FILE is a
+ * configuration; "-": none. twice: it opens another context beside the first, as a program of two
+ * models would, and both: with a job.id of its own. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

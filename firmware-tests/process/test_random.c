@@ -1,5 +1,5 @@
-/* A host that gives no random numbers, as a filter of system calls does: an error that says so where
- * the library is opened, and nothing at all afterwards. */
+/* A host that gives no random numbers, as a filter of system calls does: an error that says so
+ * where the library is opened, and nothing at all afterwards. */
 #include "firmware-tests/support/suite.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* The coordinator and members of lib/control/, in one thread: what a job does when processes die, are
- * cut off, come again, and when the coordinator itself ends. */
+/* The coordinator and members of lib/control/, in one thread: what a job does when processes die,
+ * are cut off, come again, and when the coordinator itself ends. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/control_world.h"
 

@@ -107,7 +107,8 @@ TEST(a_connection_that_fails_while_all_connect_is_told_to_all)
     }
 }
 
-/* Connections that never come, a bit each peer; a rank that lacks something makes none, and says so. */
+/* Connections that never come, a bit each peer; a rank that lacks something makes none, and says
+ * so. */
 static struct gf_link_driver apart_drivers[5];
 static unsigned apart_of[5], connected[5][5];
 static uint32_t lacking;

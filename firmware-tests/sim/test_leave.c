@@ -163,8 +163,8 @@ static gf_status close_early_progress(struct world *w, uint32_t rank, void *arg)
     return world_step_progress(w, rank, &((struct world_interrupt *)arg)->step);
 }
 
-/* It leaves in good order, but the others go on: what they wait for does not come. All hear at once,
- * and no deadline is waited for. */
+/* It leaves in good order, but the others go on: what they wait for does not come. All hear at
+ * once, and no deadline is waited for. */
 TEST(closing_between_steps_while_others_go_on_is_told_at_once)
 {
     for (uint32_t world = 2; world <= 4; world++) {
@@ -281,8 +281,8 @@ TEST(a_rank_that_never_declares_is_named_with_its_step)
 
 /* ---- heartbeats ---- */
 
-/* A rank makes the first step, calls gf_heartbeat() each 50 ms until `busy_ns` have passed, and goes
- * on. */
+/* A rank makes the first step, calls gf_heartbeat() each 50 ms until `busy_ns` have passed, and
+ * goes on. */
 struct busy {
     struct world_step step;
     uint32_t rank;

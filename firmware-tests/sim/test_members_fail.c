@@ -488,8 +488,8 @@ TEST(a_message_that_was_sent_and_did_not_come_breaks_an_edge)
     }
 }
 
-/* Either end may say that its large packets do not come to the other; of another pair it means nothing
- * here. */
+/* Either end may say that its large packets do not come to the other; of another pair it means
+ * nothing here. */
 TEST(an_edge_that_only_large_packets_do_not_pass_names_the_mtu)
 {
     static const struct large_case {

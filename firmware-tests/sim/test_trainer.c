@@ -149,8 +149,8 @@ TEST(a_rank_that_rejoins_has_it_too)
     }
 }
 
-/* Rank 1 in turns what gf_broadcast_weights() does in one call on rank 0. `next` is 1 while a message
- * is under way, DONE after the last. */
+/* Rank 1 in turns what gf_broadcast_weights() does in one call on rank 0. `next` is 1 while a
+ * message is under way, DONE after the last. */
 #define DONE 2u
 static struct {
     uint32_t bulk, first, end; /* the next region; those whose rests are in the message */

@@ -408,8 +408,8 @@ static const struct control_proc *lead_of(const struct control_world *world,
     return NULL;
 }
 
-/* Another process of its id lives, or was begun by a launcher that has said it was reaped: only one of
- * them is of the job. */
+/* Another process of its id lives, or was begun by a launcher that has said it was reaped: only one
+ * of them is of the job. */
 static bool is_replaced(const struct control_world *world, uint32_t proc)
 {
     for (uint32_t i = 0; i < world->proc_count; i++)

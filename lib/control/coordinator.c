@@ -19,8 +19,8 @@ static uint32_t member_count(const struct gf_coordinator *c)
     return count;
 }
 
-/* Ready for the next generation, or waiting for it. Who is on the list that is out stays on it while
- * its connection is dialled again. */
+/* Ready for the next generation, or waiting for it. Who is on the list that is out stays on it
+ * while its connection is dialled again. */
 static bool may_be_listed(const struct gf_coordinator *c, const struct control_row *row)
 {
     if (row->ended || ((row->connection == CONTROL_NONE) && !control_is_listed(c, row)))
@@ -111,8 +111,8 @@ static bool all_gone_look(struct gf_coordinator *c)
 
 /* ---- the list of the next generation ---- */
 
-/* What those that may be listed have: one of them must hold whole weights, which those that wait are
- * given. */
+/* What those that may be listed have: one of them must hold whole weights, which those that wait
+ * are given. */
 typedef enum holding { HOLDS_NOBODY, HOLDS_NOTHING, HOLDS_WEIGHTS } holding;
 
 static holding holding_of(const struct gf_coordinator *c)
@@ -139,7 +139,8 @@ static bool is_anybody_missed(const struct gf_coordinator *c)
     return false;
 }
 
-/* False: the generation cannot go on with those that are here. Others are awaited, or the job ends. */
+/* False: the generation cannot go on with those that are here. Others are awaited, or the job
+ * ends. */
 static bool is_enough(struct gf_coordinator *c)
 {
     holding holds = (c->number == 0) ? HOLDS_WEIGHTS : holding_of(c);
@@ -232,7 +233,8 @@ static bool is_behind(const struct gf_members_progress *a, const struct gf_membe
     return (a->steps != b->steps) ? (a->steps < b->steps) : (a->applied < b->applied);
 }
 
-/* The state of the lowest rank among those that are furthest is the common one. Who waits has none. */
+/* The state of the lowest rank among those that are furthest is the common one. Who waits has
+ * none. */
 static void common_state_choose(struct gf_coordinator *c)
 {
     const struct control_row *lead = NULL;
@@ -312,8 +314,8 @@ static void generation_begin(struct gf_coordinator *c)
 
 /* ---- GATHER ---- */
 
-/* All ranks are here, and nobody has been of a generation before. Where some are there in place of a
- * process that has ended, others may live that dial this coordinator: they are awaited. */
+/* All ranks are here, and nobody has been of a generation before. Where some are there in place of
+ * a process that has ended, others may live that dial this coordinator: they are awaited. */
 static bool first_is_whole(const struct gf_coordinator *c)
 {
     bool rejoins = false;

@@ -1,6 +1,6 @@
 /* The one state machine that decides who is in a job. It has no rank; it lies in its host's memory
- * and is turned by polls: in rank 0's process, beside gf-run, or in gf-coordinator. README.md has its
- * states and rules. */
+ * and is turned by polls: in rank 0's process, beside gf-run, or in gf-coordinator. README.md has
+ * its states and rules. */
 #ifndef GF_COORDINATOR_H
 #define GF_COORDINATOR_H
 
@@ -36,17 +36,17 @@ struct gf_coordinator_status {
     struct gf_error error; /* the last finding; code GF_OK: none */
 };
 
-/* Connections that its channel takes at most: of each id two, as a process may come before the end of
- * the one before it is known, and some of strangers. */
+/* Connections that its channel takes at most: of each id two, as a process may come before the end
+ * of the one before it is known, and some of strangers. */
 #define GF_COORDINATOR_CONNECTIONS(id_count) (2u * (id_count) + 16u)
 size_t gf_coordinator_state_bytes(const struct gf_coordinator_setup *setup);
-/* state[gf_coordinator_state_bytes()] is the caller's and becomes the coordinator's; channel is open,
- * takes connections, at most GF_COORDINATOR_CONNECTIONS(), and stays the caller's. */
+/* state[gf_coordinator_state_bytes()] is the caller's and becomes the coordinator's; channel is
+ * open, takes connections, at most GF_COORDINATOR_CONNECTIONS(), and stays the caller's. */
 struct gf_coordinator *gf_coordinator_open(const struct gf_coordinator_setup *setup, void *state,
                                            struct gf_channel *channel, uint64_t now_ns);
 /* Takes what has come, decides, sends what there is room for; bounded work, never blocks. GF_AGAIN:
- * the job goes on. GF_OK: all have left in good order, and everybody was told. An error: the job has
- * ended, and gf_coordinator_status() says why. */
+ * the job goes on. GF_OK: all have left in good order, and everybody was told. An error: the job
+ * has ended, and gf_coordinator_status() says why. */
 gf_status gf_coordinator_poll(struct gf_coordinator *coordinator, uint64_t now_ns);
 void gf_coordinator_status(const struct gf_coordinator *coordinator,
                            struct gf_coordinator_status *status_out);

@@ -118,7 +118,8 @@ void gf_control_flush(struct gf_coordinator *c)
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         struct control_row *row = &c->rows[id];
         bool room = (row->connection != CONTROL_NONE) && (row->owed != 0);
-        /* A frame for which there is no room holds up those after it: they speak of what it says. */
+        /* A frame for which there is no room holds up those after it: they speak of what it
+         * says. */
         for (uint32_t frame = 1; room && (frame < CONTROL_FRAME_COUNT); frame++)
             while (room && ((row->owed & (1u << frame)) != 0))
                 room = frame_send(c, id, (control_frame)frame);

@@ -94,8 +94,8 @@ struct gf_coordinator {
     uint32_t *connection_ids;     /* [channel->connections_max], CONTROL_NONE: nobody has offered */
     uint32_t *rank_ids;           /* [id_count] by rank of the generation under way */
     uint32_t *next_ids;           /* [id_count] by rank of the list */
-    /* [2][id_count][endpoint_bytes_max], by id: of the generation under way, which may still be told
-     * to a slow member, and of the list */
+    /* [2][id_count][endpoint_bytes_max], by id: of the generation under way, which may still be
+     * told to a slow member, and of the list */
     unsigned char *endpoints;
     unsigned char scratch[GF_CHANNEL_PAYLOAD_MAX];
     struct control_row rows[]; /* [id_count] */
@@ -142,8 +142,8 @@ void gf_control_enter(struct gf_coordinator *c, gf_coordinator_state state);
 void gf_control_decide(struct gf_coordinator *c, const struct gf_error *error, bool is_final);
 
 /* ---- coordinator_take.c ---- */
-/* Takes what the channel has; *more_out: there is more than one poll takes. An error: the channel as
- * a whole has failed. */
+/* Takes what the channel has; *more_out: there is more than one poll takes. An error: the channel
+ * as a whole has failed. */
 gf_status gf_control_events(struct gf_coordinator *c, bool *more_out);
 
 /* ---- coordinator_send.c ---- */

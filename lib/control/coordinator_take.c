@@ -89,8 +89,8 @@ static bool id_is_free(struct gf_coordinator *c, uint32_t connection,
     return false;
 }
 
-/* The process before it, if there is one, has ended: its launcher says so, or nothing has been heard
- * of it for long. */
+/* The process before it, if there is one, has ended: its launcher says so, or nothing has been
+ * heard of it for long. */
 static void row_take(struct gf_coordinator *c, uint32_t connection,
                      const struct control_offer *offer)
 {
@@ -189,8 +189,8 @@ static void left_out_tell(struct control_row *row)
     gf_control_owe(row, CONTROL_ERROR);
 }
 
-/* Is each process of the generation of this standing connected, and says the same? Then rank_ids[] has
- * them. */
+/* Is each process of the generation of this standing connected, and says the same? Then rank_ids[]
+ * has them. */
 static bool is_complete(struct gf_coordinator *c, const struct control_standing *of)
 {
     uint32_t here = 0;
@@ -243,8 +243,8 @@ static void take_over(struct gf_coordinator *c, const struct control_standing *o
     if (c->is_fault_pending && (c->state == GF_COORDINATOR_RUN)) gf_control_inquire(c, &c->seen);
 }
 
-/* With this offer, is its generation whole? A process that names a later one was let into it, and no
- * member of this one was: it has no weights of its own yet, so it comes in as one that waits. */
+/* With this offer, is its generation whole? A process that names a later one was let into it, and
+ * no member of this one was: it has no weights of its own yet, so it comes in as one that waits. */
 static void takeover_look(struct gf_coordinator *c, const struct control_row *row)
 {
     const struct control_standing standing = row->offer.standing;
@@ -410,8 +410,8 @@ static bool bye_take(struct gf_coordinator *c, struct control_row *row, struct g
     return true;
 }
 
-/* A word of a generation that has ended, of a process that is of none: it hears so, and waits once it
- * is READY. False: malformed. */
+/* A word of a generation that has ended, of a process that is of none: it hears so, and waits once
+ * it is READY. False: malformed. */
 static bool stranger_take(struct gf_coordinator *c, struct control_row *row, uint32_t kind,
                           struct gf_get *get)
 {

@@ -1,6 +1,6 @@
 /* Whose fault it is. The coordinator asks everybody where it is and which of its edges are broken,
- * and decides by evidence, in the order of README.md, "Whose fault". A process of which a kernel has
- * said that it has ended is found before anybody is asked (coordinator.c). */
+ * and decides by evidence, in the order of README.md, "Whose fault". A process of which a kernel
+ * has said that it has ended is found before anybody is asked (coordinator.c). */
 #include "lib/control/coordinator_state.h"
 
 #include <inttypes.h>
@@ -94,8 +94,8 @@ static void edge_text(const struct gf_coordinator *c, uint32_t other, struct gf_
                    error_out->peer, c->seen.text);
 }
 
-/* Who has most broken edges, then the higher rank. Its edges go with it, until none is left. The host
- * of the coordinator can't be cut: if it has most of them the job ends. */
+/* Who has most broken edges, then the higher rank. Its edges go with it, until none is left. The
+ * host of the coordinator can't be cut: if it has most of them the job ends. */
 static bool edges_find(struct gf_coordinator *c, struct gf_error *error_out, bool *is_final_out)
 {
     for (uint32_t cut = 0;; cut++) {

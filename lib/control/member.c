@@ -4,8 +4,8 @@
  *                            |        planned: WORKS -> READY
  *                            \-> CLOSING -> GONE
  *
- * A connection that breaks is dialled again; the member then offers itself and repeats its last word,
- * and so does the coordinator. No step needs the coordinator, so a member that works goes on
+ * A connection that breaks is dialled again; the member then offers itself and repeats its last
+ * word, and so does the coordinator. No step needs the coordinator, so a member that works goes on
  * meanwhile. */
 #include "lib/control/member.h"
 

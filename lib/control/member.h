@@ -50,14 +50,15 @@ struct gf_generation {
 struct gf_member;
 
 size_t gf_member_state_bytes(const struct gf_member_setup *setup);
-/* state is the caller's and becomes the member's; channel is open, has one connection, and stays the
- * caller's. */
+/* state is the caller's and becomes the member's; channel is open, has one connection, and stays
+ * the caller's. */
 struct gf_member *gf_member_open(const struct gf_member_setup *setup, void *state,
                                  struct gf_channel *channel, uint64_t now_ns);
 /* Takes what has come and sends what there is; bounded work, never blocks. */
 gf_member_state gf_member_poll(struct gf_member *member, uint64_t now_ns);
 /* LISTED: what the generation to come is. Once the caller's link is open for it, it hands in the
- * link's endpoint[endpoint_bytes], which is copied. False: there is none, or it has been handed in. */
+ * link's endpoint[endpoint_bytes], which is copied. False: there is none, or it has been handed
+ * in. */
 bool gf_member_list_due(const struct gf_member *member, struct gf_generation *generation_out);
 void gf_member_endpoint_set(struct gf_member *member, const void *endpoint, size_t endpoint_bytes);
 /* WORKS, and what follows: */
@@ -66,11 +67,11 @@ const void *gf_member_endpoint(const struct gf_member *member, uint32_t rank, si
 /* Where this rank is: the caller keeps it up to date, STATUS and POSITION say it. */
 struct control_report *gf_member_report(struct gf_member *member);
 uint32_t gf_member_waiting(const struct gf_member *member); /* processes that wait to come in */
-/* Who has closed while this generation is under way, after the fewest steps: no later step can end, so
- * who is in one says FAULT at once. NULL: nobody. */
+/* Who has closed while this generation is under way, after the fewest steps: no later step can end,
+ * so who is in one says FAULT at once. NULL: nobody. */
 const struct control_closed *gf_member_closed(const struct gf_member *member);
-/* WORKS: something has failed. `ends`: this process cannot go on whatever is decided. The finding is
- * awaited: gf_member_is_found(). */
+/* WORKS: something has failed. `ends`: this process cannot go on whatever is decided. The finding
+ * is awaited: gf_member_is_found(). */
 void gf_member_fault(struct gf_member *member, const struct gf_error *seen, bool ends);
 /* FAILED: the coordinator has said whose fault it is, and gf_member_error() is that. */
 bool gf_member_is_found(const struct gf_member *member);

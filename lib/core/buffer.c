@@ -74,8 +74,8 @@ static gf_status dense_pack(gf_context *gf, struct gf_op *op)
     return GF_OK;
 }
 
-/* Gradients that keep their scale (gf_keeps_scale()) come as they are. What the wire held may be too
- * large for the gradient's type, or once its scale is undone: that is counted. */
+/* Gradients that keep their scale (gf_keeps_scale()) come as they are. What the wire held may be
+ * too large for the gradient's type, or once its scale is undone: that is counted. */
 static gf_status dense_unpack(gf_context *gf, struct gf_op *op)
 {
     const struct gf_buffer *buffer = gf_buffer_of(gf, op);

@@ -57,8 +57,8 @@ void gf_join_unreached(gf_context *gf, struct gf_unreached *unreached_out)
         if (is_awaited(gf, rank)) unreached_note(gf, rank, unreached_out);
 }
 
-/* Some are still under way. A lost packet is sent again, a host may still come up: only the deadline
- * ends it, but who reads the log knows before. */
+/* Some are still under way. A lost packet is sent again, a host may still come up: only the
+ * deadline ends it, but who reads the log knows before. */
 static gf_status connecting(gf_context *gf)
 {
     struct gf_unreached unreached;

@@ -47,7 +47,8 @@ uint64_t gf_poll_begin(gf_context *gf)
     return now_ns;
 }
 
-/* A rank has called gf_heartbeat(): to whoever waits for it that is as if something had moved then. */
+/* A rank has called gf_heartbeat(): to whoever waits for it that is as if something had moved
+ * then. */
 static void patience_have(gf_context *gf, uint64_t now_ns)
 {
     uint64_t from = 0;

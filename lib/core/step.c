@@ -62,8 +62,8 @@ static void buffers_start(gf_context *gf)
     }
 }
 
-/* Gradients of dense buffers that do not keep their scale, divided by what only the vote could tell,
- * and by what their unpacking left in; about a slice a poll. */
+/* Gradients of dense buffers that do not keep their scale, divided by what only the vote could
+ * tell, and by what their unpacking left in; about a slice a poll. */
 static gf_status samples_divide(gf_context *gf, float factor)
 {
     struct gf_step *step = &gf->step;

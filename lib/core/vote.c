@@ -127,9 +127,9 @@ static void sum_tell(gf_context *gf, const uint64_t *words)
         gf->tensors[place.tensor].name, (unsigned long long)place.elem, help, many);
 }
 
-/* Nobody finds out why a run learns worse whose ranks weigh otherwise than the program believes: one
- * that forgot to say its samples counts as one, and with the mean over ranks no samples count. Told
- * at the first, second, fourth .. such step. */
+/* Nobody finds out why a run learns worse whose ranks weigh otherwise than the program believes:
+ * one that forgot to say its samples counts as one, and with the mean over ranks no samples count.
+ * Told at the first, second, fourth .. such step. */
 static void samples_tell(gf_context *gf, const uint64_t *words)
 {
     const uint32_t said = (uint32_t)(words[GF_VOTE_WAITING] >> GF_VOTE_SAID_BIT);

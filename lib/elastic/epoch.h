@@ -18,8 +18,8 @@ struct gf_change {
     bool final;        /* the failure under way is the end */
     bool leaves, left; /* gf_leave() */
     bool left_out;     /* the epoch under way took it in again */
-    /* SYNC: 0: the words are posted next, 1: the pools, 2: config.state_extra as far as it goes from
-     * where it lies, 3: its rests */
+    /* SYNC: 0: the words are posted next, 1: the pools, 2: config.state_extra as far as it goes
+     * from where it lies, 3: its rests */
     uint32_t sync_next;
     uint32_t extra_next;  /* SYNC: the first region that is not posted */
     uint32_t extra_first; /* and the first one whose rest is in the stage */

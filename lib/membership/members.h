@@ -81,8 +81,8 @@ struct gf_members_setup {
      * an inquiry. NULL: for nobody */
     uint64_t grace_ns;
     void (*waits)(void *waits_of, struct gf_waits *waits_out);
-    /* operations that this rank has begun in the epoch, waits().taken alone: asked at each word about
-     * where it is, when there is little stack left. NULL: none */
+    /* operations that this rank has begun in the epoch, waits().taken alone: asked at each word
+     * about where it is, when there is little stack left. NULL: none */
     uint64_t (*begun)(void *waits_of);
     /* for texts; NULL, or an answer that is NULL or empty: it has no name */
     const char *(*tensor_name)(void *waits_of, uint32_t tensor);
@@ -179,9 +179,9 @@ void gf_members_tell(struct gf_members *members, const struct gf_error *error);
  * (GF_ERR_MISMATCH on all ranks). */
 void gf_members_call(struct gf_members *members, gf_operation operation, gf_type type,
                      uint32_t root, uint64_t elem_count);
-/* "Computing": for silent_ns no deadline is to pass of an operation that this rank has not begun, as
- * long as this rank has not stood in one place for longer than setup.patience_ns. The coordinator is
- * told at most every 100 ms, and tells all. */
+/* "Computing": for silent_ns no deadline is to pass of an operation that this rank has not begun,
+ * as long as this rank has not stood in one place for longer than setup.patience_ns. The
+ * coordinator is told at most every 100 ms, and tells all. */
 void gf_members_heartbeat(struct gf_members *members, uint64_t now_ns);
 /* For how much longer a rank, this or another one, asks for patience, and from which operation on
  * (struct gf_wait, order); 0: none does. */

@@ -1,5 +1,5 @@
-/* What the coordinator tells without being asked: who has closed its context, and for how long a rank
- * asks the others for patience (gf_heartbeat()).
+/* What the coordinator tells without being asked: who has closed its context, and for how long a
+ * rank asks the others for patience (gf_heartbeat()).
  *
  * A rank that closes says where it is with its BYE. Operations have one order on all ranks, so one
  * that has begun more of them than that rank will wait for it in vain: the coordinator says so to
@@ -51,8 +51,8 @@ bool gf_members_closed_is_due(const struct gf_members *members)
 
 /* ---- patience ---- */
 
-/* The first operation that this rank has not begun. What it has begun gf_heartbeat() moves: there it
- * is a message that does not come, and no patience helps. */
+/* The first operation that this rank has not begun. What it has begun gf_heartbeat() moves: there
+ * it is a message that does not come, and no patience helps. */
 static uint64_t first_unbegun(const struct gf_members *members)
 {
     const struct gf_members_setup *setup = &members->setup;

@@ -94,8 +94,8 @@ static inline uint32_t members_kind(const struct gf_rendezvous_event *event)
 struct members_told {
     struct gf_position position;
     uint64_t unmoved_ns; /* since step, sequence or operation changed */
-    /* gf_heartbeat(): for so long from now no deadline is to pass of an operation with this number or
-     * a higher one; this rank has begun those below it */
+    /* gf_heartbeat(): for so long from now no deadline is to pass of an operation with this number
+     * or a higher one; this rank has begun those below it */
     uint64_t patience_ns, patience_from;
     uint64_t calls; /* requests posted in this epoch; the last one */
     struct members_call call;
@@ -422,8 +422,8 @@ bool gf_members_has_left(const struct gf_members *members, uint32_t rank);
 /* It waits for a rank that has not answered to take what it sent: so its port may be at that message, and
  * keep what others lack. */
 bool gf_members_may_send(const struct gf_members *members, uint32_t rank);
-/* What they show of connections that could not be made: APART, LACKS, LAG of a rank that did not poll
- * meanwhile, or NO_CAUSE. */
+/* What they show of connections that could not be made: APART, LACKS, LAG of a rank that did not
+ * poll meanwhile, or NO_CAUSE. */
 struct members_finding gf_members_find_apart(const struct gf_members *members);
 /* What the answers to the last inquiry show. */
 struct members_finding gf_members_find(const struct gf_members *members);

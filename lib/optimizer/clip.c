@@ -4,8 +4,8 @@
  * multiplies with goes into the update's own scale.
  *
  * Squares are added in double, so the norm of finite gradients is right wherever it is finite in
- * fp32. Where it is not, and clip_norm asks for it, no factor makes a step of that gradient, and all
- * ranks drop the step here, after the vote: each has the same bits, so none has to ask. */
+ * fp32. Where it is not, and clip_norm asks for it, no factor makes a step of that gradient, and
+ * all ranks drop the step here, after the vote: each has the same bits, so none has to ask. */
 #include <float.h>
 #include <math.h>
 

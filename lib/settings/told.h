@@ -5,8 +5,8 @@
 #include "gradientflow.h"
 
 /* gf_measure() and gf_open() that do not log why they refuse, but tell it in error_out[256], which
- * is as it was where they do not. Of a context that has failed gf_error_last() has it. No pointer is
- * NULL. */
+ * is as it was where they do not. Of a context that has failed gf_error_last() has it. No pointer
+ * is NULL. */
 gf_status gf_measure_told(const struct gf_config *config, const struct gf_tensor *tensors,
                           uint32_t tensor_count, char *error_out,
                           struct gf_footprint *footprint_out);

@@ -300,8 +300,8 @@ gf_status gf_sparse_batch_score(gf_context *gf, struct gf_queue *queue,
 }
 
 /* All norms are there. Values that are not finite go into the vote. Finite ones whose magnitudes
- * add up beyond fp32 are the largest there is, as after a dense step: a score chooses and is applied
- * nowhere, and sums of several such ranks, infinite, are still the first to be chosen. */
+ * add up beyond fp32 are the largest there is, as after a dense step: a score chooses and is
+ * applied nowhere, and sums of several such ranks, infinite, are still the first to be chosen. */
 static void scores_attribute(gf_context *gf)
 {
     struct gf_sparse *sparse = &gf->sparse;

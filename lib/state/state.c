@@ -117,9 +117,9 @@ static uint64_t common_hash(const struct gf_state_head *head, const struct parts
 }
 
 /* ---- values ----
- * A run that has diverged may hold a value that is not finite, and its state is saved: a program may
- * look at it. Nothing that is trained from it would ever be finite again, and every step after it is
- * skipped, so it is not loaded. */
+ * A run that has diverged may hold a value that is not finite, and its state is saved: a program
+ * may look at it. Nothing that is trained from it would ever be finite again, and every step after
+ * it is skipped, so it is not loaded. */
 
 #define GF_STATE_POOL_TEXT 96u
 

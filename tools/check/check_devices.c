@@ -244,8 +244,8 @@ static int names_read(const char *root, const char *folder, struct dirent ***nam
     return (count > 0) ? count : 0;
 }
 
-/* Another of its network is among the names, and both answer for both addresses: the kernel may send by
- * one of them alone. */
+/* Another of its network is among the names, and both answer for both addresses: the kernel may
+ * send by one of them alone. */
 static bool adds_nothing(const char *names, const char *name)
 {
     struct gf_network_pair pair;

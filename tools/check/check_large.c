@@ -1,5 +1,5 @@
-/* A large sum behind the small one of the join: packets as large as the hosts' devices send, which a network
- * between them may not take, and what of it each device of link.devices carries. */
+/* A large sum behind the small one of the join: packets as large as the hosts' devices send, which
+ * a network between them may not take, and what of it each device of link.devices carries. */
 #include "tools/check/check_preflight.h"
 
 #include <ifaddrs.h>

@@ -1,6 +1,6 @@
-/* Files of the user's: what is opened by name, and files that are there whole or not at all: written
- * under another name beside it, forced to the disk, renamed. Results, traces and checkpoints are
- * written this way. */
+/* Files of the user's: what is opened by name, and files that are there whole or not at all:
+ * written under another name beside it, forced to the disk, renamed. Results, traces and
+ * checkpoints are written this way. */
 #ifndef TOOL_FILE_H
 #define TOOL_FILE_H
 

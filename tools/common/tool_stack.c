@@ -1,6 +1,6 @@
-/* Refuses a stack that may not grow enough for what runs before main(): a dynamic UCX's constructors
- * take 8 KiB. As preinit it comes before those of shared libraries too. What suffices for main() but not
- * for a link, gf_open() refuses. */
+/* Refuses a stack that may not grow enough for what runs before main(): a dynamic UCX's
+ * constructors take 8 KiB. As preinit it comes before those of shared libraries too. What suffices
+ * for main() but not for a link, gf_open() refuses. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>

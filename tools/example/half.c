@@ -65,8 +65,8 @@ static gf_status step(gf_context *gf, unsigned number)
     to_bf16(gf_gradient(gf, OFFSET), to_offset);
     if ((status = gf_tensors_ready(gf, SLOPE, TENSORS, 0)) != GF_OK) return status;
     if ((status = gf_step_wait(gf)) != GF_OK) return status;
-    /* With an optimizer of the library's the averages keep the loss scale, for 16 bits could underflow
-     * without it. gf_update() undoes it; so does whoever looks at them. */
+    /* With an optimizer of the library's the averages keep the loss scale, for 16 bits could
+     * underflow without it. gf_update() undoes it; so does whoever looks at them. */
     if ((number % 100 == 0) && (gf_rank(gf) == 0) && !gf_step_skipped(gf))
         printf("step %u: gradient of the slope %.4f\n", number,
                (double)(of_bf16(gf_gradient(gf, SLOPE)) * gf_gradient_scale(gf)));

@@ -112,9 +112,9 @@ __attribute__((section(".preinit_array"),
                used)) static void (*const before_all)(void) = hangup_look;
 
 /* Signals come only inside ppoll(), so none is missed between a look and a wait. What gf-run was
- * started with says nothing of what it takes itself: a parent that blocks SIGTERM, as a program with
- * a thread for its signals does, would have a job that nobody can end. The ranks get the parent's
- * mask, less those: what gf-run passes on to them has to arrive. */
+ * started with says nothing of what it takes itself: a parent that blocks SIGTERM, as a program
+ * with a thread for its signals does, would have a job that nobody can end. The ranks get the
+ * parent's mask, less those: what gf-run passes on to them has to arrive. */
 static void signals_hold(struct masks *masks_out)
 {
     struct sigaction action = {.sa_handler = signal_handle};

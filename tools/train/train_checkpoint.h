@@ -33,7 +33,8 @@ struct checkpoint {
     uint32_t rank, world;    /* of this epoch */
     uint32_t member_id, ids; /* of the first one */
     /* of this run of the program: files of two runs are no set; a later run's is larger. Above 32
-     * bits a number, one more than that of the newest file that is there; below them a random one */
+     * bits a number, one more than that of the newest file that is there; below them a random
+     * one */
     uint64_t id;
     uint64_t saved;        /* this step is the newest that all ranks of this world have saved */
     struct tool_file file; /* the one being written */

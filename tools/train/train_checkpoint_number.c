@@ -1,5 +1,5 @@
-/* Which run of the program a checkpoint is of. No clock says which of two is newer: one that was set
- * back between them would have a resumed run take the older one and drop the newer. */
+/* Which run of the program a checkpoint is of. No clock says which of two is newer: one that was
+ * set back between them would have a resumed run take the older one and drop the newer. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>

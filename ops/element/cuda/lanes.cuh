@@ -1,7 +1,7 @@
 /* The order of adding of score and norm: lane l of 64 takes elements l, l + 64, ..; then a tree
- * over the lanes. Magnitudes are added in fp32, squares in double. A group of threads holds the 64 lanes, each thread those of one 16-byte access:
- * 16 threads of 4 lanes for fp32, 8 of 8 for 16-bit types. Groups lie within a warp, and their
- * members take the same turns. */
+ * over the lanes. Magnitudes are added in fp32, squares in double. A group of threads holds the 64
+ * lanes, each thread those of one 16-byte access: 16 threads of 4 lanes for fp32, 8 of 8 for 16-bit
+ * types. Groups lie within a warp, and their members take the same turns. */
 #ifndef GF_LANES_CUH
 #define GF_LANES_CUH
 
@@ -65,9 +65,9 @@ GF_INLINE void gf_lanes_tree(struct gf_lane_sums *sums, int threads, int lanes, 
     }
 }
 
-/* The sums of elements 0..elem_count-1, in [0] of the group's first thread. All threads of the group
- * call it. This thread holds the lanes `lane` .. `lane + lanes - 1`; a row is an element of each
- * lane. */
+/* The sums of elements 0..elem_count-1, in [0] of the group's first thread. All threads of the
+ * group call it. This thread holds the lanes `lane` .. `lane + lanes - 1`; a row is an element of
+ * each lane. */
 GF_INLINE void gf_lanes_add(struct gf_lane_sums *sums, uint32_t type, uint64_t src,
                             uint64_t elem_count, int squares)
 {

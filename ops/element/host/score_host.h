@@ -1,6 +1,6 @@
 /* Sums of magnitudes, in fp32, and of squares, in double, in one order of adding at every width:
- * lane l of 64 takes elements l, l + 64, ..; then the tree. A lane holds no negative number, so that
- * the zeroes which fill a last short row change nothing. */
+ * lane l of 64 takes elements l, l + 64, ..; then the tree. A lane holds no negative number, so
+ * that the zeroes which fill a last short row change nothing. */
 #ifndef GF_SCORE_HOST_H
 #define GF_SCORE_HOST_H
 #include "ops/element/host/vec.h"
