@@ -177,7 +177,7 @@ static void *zeroed(size_t bytes)
 
 void control_world_coordinator_begin(struct control_world *world)
 {
-    world->setup.name = 1 + world->coordinators++;
+    world->coordinators++;
     world->channel = (struct gf_channel){
         .driver = &driver, .connections_max = GF_COORDINATOR_CONNECTIONS(world->id_count)};
     world->coordinator =
@@ -238,7 +238,6 @@ uint32_t control_world_start(struct control_world *world, uint32_t id, bool rejo
     struct gf_member_setup setup = {.id = id,
                                     .world = world->ids,
                                     .id_count = world->id_count,
-                                    .is_new = id >= world->ids,
                                     .host_id = world->setup.host_id,
                                     .edges = edges_ask,
                                     .edges_of = proc,

@@ -596,7 +596,7 @@ struct gf_coordinator *gf_coordinator_open(const struct gf_coordinator_setup *se
                                            struct gf_channel *channel, uint64_t now_ns)
 {
     struct gf_coordinator *c = state;
-    GF_ASSERT((setup->world > 0) && (setup->world <= setup->id_count) && (setup->name != 0));
+    GF_ASSERT((setup->world > 0) && (setup->world <= setup->id_count));
     GF_ASSERT(channel->connections_max <= GF_COORDINATOR_CONNECTIONS(setup->id_count));
     memset(c, 0, sizeof *c + setup->id_count * sizeof c->rows[0]);
     c->setup = *setup;

@@ -11,7 +11,6 @@ struct gf_coordinator_setup {
     uint32_t id_count; /* member ids are below it: job.world_max */
     /* the member in whose process it runs, which is never cut; GF_RANK_NONE: it has a process */
     uint32_t host_id;
-    uint64_t name; /* 64 random bits, not 0: tells it from one that was begun before it */
     uint64_t join_timeout_ns;  /* until the first offer says another */
     size_t endpoint_bytes_max; /* of the link driver */
     struct gf_log log;

@@ -29,8 +29,7 @@ bool gf_control_owes(const struct gf_coordinator *c)
 static void list_put(struct gf_coordinator *c, uint32_t id, struct gf_put *put)
 {
     const struct control_row *row = &c->rows[id];
-    struct control_list list = {.coordinator = c->setup.name,
-                                .number = c->next,
+    struct control_list list = {.number = c->next,
                                 .rank = row->next_rank,
                                 .world = c->next_world,
                                 .network = c->network,

@@ -61,9 +61,7 @@ void gf_control_offer_walk(struct gf_walk *walk, struct control_offer *offer)
     gf_walk_u32(walk, &offer->id_count);
     gf_walk_u32(walk, &offer->first_world);
     gf_walk_bool(walk, &offer->rejoins);
-    gf_walk_bool(walk, &offer->is_new);
     gf_walk_u64(walk, &offer->process);
-    gf_walk_u64(walk, &offer->coordinator);
     standing_walk(walk, &offer->standing);
     gf_walk_bool(walk, &offer->terms.elastic);
     gf_walk_u64(walk, &offer->terms.join_timeout_ns);
@@ -75,7 +73,6 @@ void gf_control_offer_walk(struct gf_walk *walk, struct control_offer *offer)
 
 void gf_control_list_walk(struct gf_walk *walk, struct control_list *list)
 {
-    gf_walk_u64(walk, &list->coordinator);
     gf_walk_u32(walk, &list->number);
     gf_walk_u32(walk, &list->rank);
     gf_walk_u32(walk, &list->world);

@@ -79,17 +79,14 @@ struct control_offer {
     uint32_t id_count;    /* job.world_max */
     uint32_t first_world; /* job.world */
     bool rejoins; /* GF_REJOIN: whoever started it has reaped the process that had this id before */
-    bool is_new;  /* no process had this id before */
-    uint64_t process;     /* 64 random bits: tells it from others of this id */
-    uint64_t coordinator; /* whom it follows; 0: nobody yet */
+    uint64_t process; /* 64 random bits: tells it from others of this id */
     struct control_standing standing;
     struct control_terms terms;
     struct gf_offer values;
 };
 
 struct control_list {
-    uint64_t coordinator; /* 64 random bits of the sender */
-    uint32_t number;      /* of the generation to come */
+    uint32_t number; /* of the generation to come */
     uint32_t rank;
     uint32_t world;
     uint32_t network; /* a gf_network */

@@ -36,7 +36,6 @@ struct gf_member {
     uint64_t lost_ns; /* the connection, or the begin */
     uint64_t heard_ns;
     uint64_t random;
-    uint64_t coordinator; /* that it follows; 0: none yet */
 
     uint32_t owed; /* bits 1 << control_frame */
     uint32_t inquiry;
@@ -115,7 +114,6 @@ static void list_take(struct gf_member *member, struct gf_get *get)
         return;
     }
     if (!awaited || (list.number <= member->standing.generation)) return;
-    member->coordinator = list.coordinator;
     member->standing.listed = list.number;
     /* Said again on a new connection: the endpoint is, too. */
     bool again = (member->state == GF_MEMBER_LISTED) && (list.number == member->listed.number);
@@ -402,9 +400,7 @@ static void offer_put(struct gf_member *member, struct gf_put *put)
                                   .id_count = member->setup.id_count,
                                   .first_world = member->setup.world,
                                   .rejoins = member->setup.rejoins && !member->taken,
-                                  .is_new = member->setup.is_new,
                                   .process = member->setup.process,
-                                  .coordinator = member->coordinator,
                                   .standing = member->standing,
                                   .terms = member->setup.terms,
                                   .values = member->setup.values};

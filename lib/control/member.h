@@ -23,7 +23,6 @@ struct gf_member_setup {
     /* the member in whose process the coordinator runs; GF_RANK_NONE: it has a process */
     uint32_t host_id;
     bool rejoins;     /* it was started again, and the process before it has ended */
-    bool is_new;      /* no process had this id before */
     uint64_t process; /* 64 random bits, not 0 */
     struct control_terms terms;
     struct gf_offer values;
