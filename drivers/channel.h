@@ -4,9 +4,29 @@
 #ifndef GF_CHANNEL_H
 #define GF_CHANNEL_H
 
-#include "drivers/fault.h"
+#include "fault.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 #define GF_CHANNEL_PAYLOAD_MAX 4096u
+
+/* Texts are the caller's for as long as the channel is open. */
+struct gf_channel_setup {
+    /* the coordinator's end, which takes connections at `address`; else a member's, which dials
+     * it */
+    bool listens;
+    uint32_t connections_max; /* of the coordinator's end; a member's has one */
+    uint64_t job_id;          /* connections of another job are refused */
+    const char *address;      /* numeric IP:port */
+    const char *bind;         /* numeric IP that a member dials from, or empty */
+    const char *key_file;     /* of the job, or empty */
+    bool insecure;            /* over a network, without a key */
+    uint64_t keepalive_ns;    /* a connection whose other host is silent for so long broke */
+    struct gf_log log;
+    void *arg; /* gf_drivers.channel_arg: the simulated world */
+};
 
 typedef enum gf_channel_event_kind {
     GF_CHANNEL_CONNECTED = 1, /* frames may be sent on `connection` */
@@ -38,8 +58,14 @@ struct gf_channel {
     struct gf_fault fault;
 };
 
+/* A new call: here, in tcp/channel_tcp.c, sim/sim_channel.c and support/control_world.c. */
 struct gf_channel_driver {
     const char *name; /* "tcp", "sim" */
+    size_t (*state_bytes)(const struct gf_channel_setup *setup);
+    /* Opens in state[state_bytes], 64-byte aligned. On failure nothing is left open and *fault_out
+     * says why: who listens may find the address taken, or not this host's. */
+    gf_status (*open)(const struct gf_channel_setup *setup, void *state, uint64_t now_ns,
+                      struct gf_channel **channel_out, struct gf_fault *fault_out);
     /* GF_OK: an event is in *event_out, ask again. GF_AGAIN: none now. An error: the channel as a
      * whole has failed, and `fault` says why. Bounded work. */
     gf_status (*poll)(struct gf_channel *channel, uint64_t now_ns,
@@ -54,6 +80,13 @@ struct gf_channel_driver {
     /* A member's end: begins to connect to the coordinator. CONNECTED or ENDED follows. */
     void (*dial)(struct gf_channel *channel, uint64_t now_ns);
     bool (*flushed)(struct gf_channel *channel); /* the kernel has all that was sent */
+    /* Readable when poll() may have something to do; -1: there is none. Time alone does not make it
+     * readable: who sleeps on it polls every 20 ms or so while connections are being made. */
+    int (*wake_fd)(struct gf_channel *channel);
+    void (*close)(struct gf_channel *channel);
 };
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -3,6 +3,7 @@
 #ifndef GF_DRIVERS_H
 #define GF_DRIVERS_H
 
+#include "channel.h"
 #include "clock.h"
 #include "gpu.h"
 #include "link.h"
@@ -20,6 +21,8 @@ struct gf_drivers {
     const struct gf_link_driver *fabric;
     const struct gf_rendezvous_driver *rendezvous;
     void *rendezvous_arg;
+    const struct gf_channel_driver *channel; /* of lib/control/ */
+    void *channel_arg;
     /* Of gf_config.drivers: where gradients lie. Of gf_drivers_default: what device.driver may name
      * beside "host", which is always there; NULL: nothing. */
     const struct gf_gpu_driver *gpu;

@@ -15,11 +15,11 @@ struct gf_drivers; /* drivers.h; NULL: those that the program links */
  * optimizer: gf_state_save() and gf_state_load() hold it, gf_broadcast_weights() sends it, and a
  * rank that lags, rejoins or is new gets it with the rest when an epoch begins, so that it is the
  * same on all ranks. The library looks at it, and writes it, inside of those calls alone, and from
- * gf_epoch_begin() (where this rank comes in: from gf_open()) until the epoch has begun.
+ * gf_regroup_begin() (where this rank comes in: from gf_open()) until the epoch has begun.
  * What the optimizer writes is what the last applied step left: it is written between
  * gf_step_wait() and gf_update() or gf_updated(), and from the first byte to that call no other
- * call of the library is made; gf_broadcast_weights(), gf_state_save() and gf_epoch_due()'s
- * gf_epoch_begin() are refused (GF_ERR_STATE) while a step is whole and not applied. What no step
+ * call of the library is made; gf_broadcast_weights(), gf_state_save() and gf_regroup_due()'s
+ * gf_regroup_begin() are refused (GF_ERR_STATE) while a step is whole and not applied. What no step
  * makes equal, as the running means of a batch normalisation, which forward writes on each rank
  * from its own samples, may be written at any time but then: after an epoch's begin it is that of
  * one rank, and a step that is dropped on the way has left its trace in it. */

@@ -369,17 +369,17 @@ gf_status gf_state_save(gf_context *gf, void *data, uint64_t bytes);
 gf_status gf_state_load(gf_context *gf, const void *data, uint64_t bytes);
 
 /* The next epoch: one way for a failure, for ranks that come in and that leave. Each rank calls
- * gf_epoch_begin()
+ * gf_regroup_begin()
  *   - after GF_ERR_PEER, GF_ERR_LINK or GF_ERR_TIMEOUT (gf_shrink()): the survivors go on if they
  *     are more than half of the epoch's ranks, or exactly half with the lowest member id
  *     (gf_first_rank()); fewer if each other member id below gf_world_max() is named in
  *     ended[count] (NULL, 0: none): no process of that id runs, by proof (its launcher has reaped
  *     it, its node is fenced), and who is not named is waited for. A false list can split the job,
  *     and lets a process that lives write into the region. gf-run's ranks know it from gf-run. Or
- *   - between steps, after gf_update(), if gf_epoch_due() is not 0 (gf_admit()): so many ranks wait
+ *   - between steps, after gf_update(), if gf_regroup_due() is not 0 (gf_admit()): so many ranks wait
  *     to come in or want to leave, as of the last whole step, the same on all ranks. A change after
  *     a failure takes them along, too.
- * gf_epoch_poll() gives GF_AGAIN until the new epoch has begun; gf_epoch_wait() may block until
+ * gf_regroup_poll() gives GF_AGAIN until the new epoch has begun; gf_regroup_wait() may block until
  * then, up to rendezvous.join_timeout_ns. On GF_OK, but for a rank that has left,
  *   - the context is ready, between steps; gf_rank() and gf_world() are new: rank 0 is who
  *     coordinated, if it stays, then all by member id. Addresses (gf_gradient() ..,
@@ -396,25 +396,25 @@ gf_status gf_state_load(gf_context *gf, const void *data, uint64_t bytes);
  * step all waited for each other twice, or the job ended while this rank waited to come in again.
  * GF_ERR_TIMEOUT: it was agreed and did not begin in time. GF_ERR_DATA: all that held whole weights
  * died while others had a part of them. GF_ERR_SYSTEM, GF_ERR_DEVICE: no new link on this host. */
-gf_status gf_epoch_begin(gf_context *gf, const uint32_t *ended, uint32_t count);
-gf_status gf_epoch_poll(gf_context *gf);
-gf_status gf_epoch_wait(gf_context *gf);
-/* gf_epoch_wait() for bound_ns at most.
+gf_status gf_regroup_begin(gf_context *gf, const uint32_t *ended, uint32_t count);
+gf_status gf_regroup_poll(gf_context *gf);
+gf_status gf_regroup_wait(gf_context *gf);
+/* gf_regroup_wait() for bound_ns at most.
  * Blocks: up to bound_ns, but for the poll that makes the link anew (above). Valid where
- * gf_epoch_wait() is.
+ * gf_regroup_wait() is.
  * Returns GF_AGAIN: bound_ns have passed and the epoch has not begun, call it again; else what
- * gf_epoch_wait() returns. */
-gf_status gf_epoch_wait_for(gf_context *gf, uint64_t bound_ns);
-uint32_t gf_epoch_due(const gf_context *gf);
+ * gf_regroup_wait() returns. */
+gf_status gf_regroup_wait_for(gf_context *gf, uint64_t bound_ns);
+uint32_t gf_regroup_due(const gf_context *gf);
 uint32_t gf_joiners(const gf_context *gf); /* that wait to come in */
-/* This rank leaves with the next epoch: it goes on until gf_epoch_due() tells all and begins that
+/* This rank leaves with the next epoch: it goes on until gf_regroup_due() tells all and begins that
  * like the others, to whom it is no failure. On GF_OK of that epoch gf_left() is true, gf_close() is
  * next; GF_ERR_QUORUM of it: nobody else is left. GF_ERR_STATE: this rank is alone, or the context
  * is not ready and in no step. */
 gf_status gf_leave(gf_context *gf);
 bool gf_left(const gf_context *gf);
 /* The epoch under way has taken this rank in again: the others had gone on without it, as it was
- * silent for them, and it came back by itself on the way through gf_epoch_poll(). Weights, momentum,
+ * silent for them, and it came back by itself on the way through gf_regroup_poll(). Weights, momentum,
  * state_extra, selection, loss scale and gf_steps() are theirs, its steps since it was cut off are
  * void, its history is what it had. What the appliance keeps beside them it takes from the others,
  * as one that has come in. */
@@ -429,8 +429,8 @@ bool gf_left_out(const gf_context *gf);
  * or the job has not begun or is ending; GF_ERR_TIMEOUT: nobody answers at rendezvous.address;
  * GF_ERR_QUORUM: nobody let it in. */
 bool gf_rejoined(const gf_context *gf); /* this context was opened so */
-#define gf_shrink(gf, ended, count) gf_epoch_begin(gf, ended, count) /* by its two uses */
-#define gf_admit(gf) gf_epoch_begin(gf, NULL, 0)
+#define gf_shrink(gf, ended, count) gf_regroup_begin(gf, ended, count) /* by its two uses */
+#define gf_admit(gf) gf_regroup_begin(gf, NULL, 0)
 /* Whole steps since open (or since the state that was loaded), skipped ones included. Equal on all
  * ranks where the context is ready and no step has ended on some of them only. */
 uint64_t gf_steps(const gf_context *gf);

@@ -1,4 +1,4 @@
-/* An elastic appliance that knows nothing of outages: steps of a millisecond, gf_epoch_begin() where one
+/* An elastic appliance that knows nothing of outages: steps of a millisecond, gf_regroup_begin() where one
  * fails or somebody waits to come in. It ends with all others once the file STOP is there, and says what it
  * has come to. program_outage CONFIGURATION STOP [ENDED HOLD]
  * ENDED: a file with the member ids that have ended, which takes the place of a launcher's list. While
@@ -73,14 +73,14 @@ static gf_status step(gf_context *gf, const char *stop)
 /* Until an epoch has begun, or no other can. */
 static gf_status change(gf_context *gf, gf_status status)
 {
-    while ((status < 0) || ((gf_epoch_due(gf) > 0) && !exists(hold_path))) {
+    while ((status < 0) || ((gf_regroup_due(gf) > 0) && !exists(hold_path))) {
         const struct timespec pause = {.tv_nsec = 1000000};
-        if (gf_epoch_begin(gf, NULL, 0) < 0) return status;
-        while ((ended_path != NULL) && ((status = gf_epoch_poll(gf)) == GF_AGAIN)) {
+        if (gf_regroup_begin(gf, NULL, 0) < 0) return status;
+        while ((ended_path != NULL) && ((status = gf_regroup_poll(gf)) == GF_AGAIN)) {
             ended_tell();
             (void)nanosleep(&pause, NULL);
         }
-        if (ended_path == NULL) status = gf_epoch_wait(gf);
+        if (ended_path == NULL) status = gf_regroup_wait(gf);
         if ((status == GF_OK) && gf_left(gf)) return GF_OK;
         if (status == GF_OK) left_out += gf_left_out(gf) ? 1u : 0u;
     }

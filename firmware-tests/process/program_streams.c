@@ -65,7 +65,7 @@ static gf_status run(gf_context *gf, unsigned mask, bool after)
         status = step(gf);
         if (after && ((status == GF_ERR_PEER) || (status == GF_ERR_LINK))) {
             status = gf_shrink(gf, NULL, 0);
-            if (status == GF_OK) status = gf_epoch_wait(gf);
+            if (status == GF_OK) status = gf_regroup_wait(gf);
         }
         if (closed) streams_look(mask, "in a step");
     }

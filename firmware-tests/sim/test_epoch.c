@@ -178,7 +178,7 @@ TEST(who_asks_for_an_epoch_again_is_no_further_than_before)
         play(&w, 3, 4, script);
         gf_context *gf = w.ranks[late.rank].gf;
         assert_int_equal(w.ranks[late.rank].status, GF_ERR_TIMEOUT);
-        assert_int_equal(gf_epoch_begin(gf, NULL, 0), GF_OK);
+        assert_int_equal(gf_regroup_begin(gf, NULL, 0), GF_OK);
         assert_int_equal(gf->change.own.steps, late.own.steps);
         assert_int_equal(gf->change.own.partial, late.own.partial);
     }
@@ -345,5 +345,5 @@ TEST(the_last_cannot_leave)
     play(&w, 2, 2, list);
     expect_left(&w, 0, "the first");
     assert_int_equal(gf_leave(w.ranks[1].gf), GF_ERR_STATE);
-    assert_int_equal(gf_epoch_due(w.ranks[1].gf), 0);
+    assert_int_equal(gf_regroup_due(w.ranks[1].gf), 0);
 }

@@ -460,5 +460,5 @@ TEST(who_dies_behind_its_last_word_is_named_by_those_who_wait_for_it)
         assert_int_equal(gf_error_last(w.ranks[rank].gf)->peer, 2);
         world_expect_log(&w, rank, "it has closed its context, the others have not");
     }
-    assert_int_equal(gf_epoch_begin(w.ranks[0].gf, NULL, 0), GF_ERR_STATE); /* it was leaving */
+    assert_int_equal(gf_regroup_begin(w.ranks[0].gf, NULL, 0), GF_ERR_STATE); /* it was leaving */
 }

@@ -315,9 +315,9 @@ TEST(arguments_of_states_epochs_and_statistics)
     RULE(gf_state_load(gf, rules_state, rules_state_bytes), 'D', "the state is corrupt");
     memset(rules_state, 0, sizeof rules_state);
     RULE(gf_state_load(gf, rules_state, rules_state_bytes), 'D', "this is no state");
-    RULE(gf_epoch_begin(gf, NULL, 1), 'P', "ended[0] is 0");
-    RULE(gf_epoch_begin(gf, &myself, 1), 'P', "ended[0] is 1; allowed are other members below 2");
-    RULE(gf_epoch_begin(gf, &nobody, 1), 'P', "ended[0] is 99");
+    RULE(gf_regroup_begin(gf, NULL, 1), 'P', "ended[0] is 0");
+    RULE(gf_regroup_begin(gf, &myself, 1), 'P', "ended[0] is 1; allowed are other members below 2");
+    RULE(gf_regroup_begin(gf, &nobody, 1), 'P', "ended[0] is 99");
     RULE(gf_shrink(gf, NULL, 0), 'S', "nothing has failed");
     RULE(gf_admit(gf), 'S', "nothing has failed, and nobody waits or leaves");
     RULE(gf_stats_read(gf, NULL), 'P', "size_bytes = 0");

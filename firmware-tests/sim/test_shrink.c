@@ -91,7 +91,7 @@ static void name_wrongly(struct world *w, uint32_t rank)
 {
     static const uint32_t named = 1;
     if (!done && (rank == 2) && (elastic.ranks[2].state == IDLE))
-        assert_int_equal(gf_epoch_begin(w->ranks[2].gf, &named, 1), GF_ERR_STATE);
+        assert_int_equal(gf_regroup_begin(w->ranks[2].gf, &named, 1), GF_ERR_STATE);
     kill_hit(w, rank);
 }
 
@@ -369,7 +369,7 @@ TEST(who_cannot_make_its_link_anew_has_failed_by_itself)
         elastic_play(&w, &setup, list);
         assert_int_equal(w.ranks[bare].status, GF_ERR_SYSTEM);
         assert_non_null(strstr(gf_error_last(w.ranks[bare].gf)->text, "no descriptor"));
-        assert_int_equal(gf_epoch_begin(w.ranks[bare].gf, NULL, 0), GF_ERR_STATE);
+        assert_int_equal(gf_regroup_begin(w.ranks[bare].gf, NULL, 0), GF_ERR_STATE);
         elastic_expect(&w, 0x7 & ~(1u << bare), "without it");
     }
 }
@@ -377,7 +377,7 @@ TEST(who_cannot_make_its_link_anew_has_failed_by_itself)
 static gf_status open_polls(struct world *w, uint32_t rank, void *arg)
 {
     gf_context *gf = w->ranks[rank].gf;
-    gf_status status = (w->ranks[rank].next++ == 0) ? gf_epoch_begin(gf, NULL, 0) : GF_OK;
+    gf_status status = (w->ranks[rank].next++ == 0) ? gf_regroup_begin(gf, NULL, 0) : GF_OK;
     return (status < 0) ? status : gf_open_poll(gf);
 }
 

@@ -122,7 +122,7 @@ static gf_status job_turn(struct world *w, uint32_t rank)
     }
     if (!gf_sim_runs(w->sim, rank)) return GF_AGAIN;
     if (jobs[rank].shrinking) {
-        if ((status = gf_epoch_poll(gf)) != GF_OK) return status;
+        if ((status = gf_regroup_poll(gf)) != GF_OK) return status;
         jobs[rank].shrinking = false;
         if ((warmup == 0) && !jobs[rank].looked_at) expect_whole(w, rank);
         jobs[rank].looked_at = true;

@@ -34,7 +34,7 @@ static gf_status call_progress(struct world *w, uint32_t rank, struct job *job)
     gf_context *gf = w->ranks[rank].gf;
     gf_status status;
     if (job->shrinking[rank]) {
-        if ((status = gf_epoch_poll(gf)) != GF_OK) return status;
+        if ((status = gf_regroup_poll(gf)) != GF_OK) return status;
         job->shrinking[rank] = false;
         job->stage[rank] = (uint32_t)gf_steps(gf) + 1;
         job->next[rank] = 0;

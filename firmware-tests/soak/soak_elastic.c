@@ -56,7 +56,7 @@ void soak_turn_shrink(struct soak_job *job, uint32_t rank)
 {
     gf_status status;
     if (job->plan.told) world_ended_tell(&job->w, rank);
-    status = gf_epoch_poll(job->w.ranks[rank].gf);
+    status = gf_regroup_poll(job->w.ranks[rank].gf);
     /* With what had reached it before it may have ended a step that the others began anew. */
     if (gf_view_is_left_out(job->w.ranks[rank].gf->members)) job->done[rank] = 0;
     if (status == GF_AGAIN) return;

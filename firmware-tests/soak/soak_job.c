@@ -210,7 +210,7 @@ static void turn_wait(struct soak_job *job, uint32_t rank)
         self->leaves = true;
         assert_int_equal(gf_leave(job->w.ranks[rank].gf), GF_OK);
     }
-    if (!job->plan.elastic || (gf_epoch_due(job->w.ranks[rank].gf) == 0)) return;
+    if (!job->plan.elastic || (gf_regroup_due(job->w.ranks[rank].gf) == 0)) return;
     status = gf_admit(job->w.ranks[rank].gf);
     self->admits = true;
     if (status < 0)

@@ -75,7 +75,7 @@ static gf_status change_begin(struct world *w, uint32_t rank)
 {
     elastic.ranks[rank].state = CHANGES;
     elastic.ranks[rank].change_began_ns = gf_sim_now_ns(w->sim);
-    return gf_epoch_begin(w->ranks[rank].gf, NULL, 0);
+    return gf_regroup_begin(w->ranks[rank].gf, NULL, 0);
 }
 
 static gf_status failed(struct world *w, uint32_t rank, gf_status status)
@@ -152,8 +152,8 @@ static gf_status step(struct world *w, uint32_t rank)
     uint32_t leave = 0;
     for (uint32_t i = 0; i < w->world; i++)
         leave += elastic.ranks[i].leaves && (elastic.ranks[i].state != GONE);
-    assert_true(gf_epoch_due(gf) - gf_joiners(gf) <= leave);
-    if (elastic.hooks.blind || (gf_epoch_due(gf) == 0)) return GF_AGAIN;
+    assert_true(gf_regroup_due(gf) - gf_joiners(gf) <= leave);
+    if (elastic.hooks.blind || (gf_regroup_due(gf) == 0)) return GF_AGAIN;
     return ((status = change_begin(w, rank)) < 0) ? failed(w, rank, status) : GF_AGAIN;
 }
 
@@ -164,7 +164,7 @@ static gf_status gone(struct world *w, uint32_t rank)
     assert_int_equal(gf_error_last(gf)->code, GF_OK);
     assert_int_equal(gf_step_begin(gf), GF_ERR_STATE);
     assert_int_equal(gf_heartbeat(gf), GF_ERR_STATE);
-    assert_int_equal(gf_epoch_begin(gf, NULL, 0), GF_ERR_STATE);
+    assert_int_equal(gf_regroup_begin(gf, NULL, 0), GF_ERR_STATE);
     w->ranks[rank].gf = NULL;
     return gf_close(gf);
 }
@@ -175,8 +175,8 @@ static gf_status change(struct world *w, uint32_t rank)
     gf_status status;
     /* as gf-run does, also of what it has not started */
     if (!elastic.hooks.untold) world_ended_tell(w, rank);
-    status = (rank % 2 == 0) ? gf_epoch_poll(w->ranks[rank].gf)
-                             : gf_epoch_wait_for(w->ranks[rank].gf, 0); /* which is a poll */
+    status = (rank % 2 == 0) ? gf_regroup_poll(w->ranks[rank].gf)
+                             : gf_regroup_wait_for(w->ranks[rank].gf, 0); /* which is a poll */
     if (status == GF_AGAIN) return GF_AGAIN;
     job->change_ns = gf_sim_now_ns(w->sim) - job->change_began_ns;
     job->state = IDLE;

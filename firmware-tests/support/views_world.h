@@ -30,7 +30,7 @@ struct views_world {
     uint32_t size;
     struct gf_sim *sim;
     bool told;       /* ranks hear which processes have ended, as under gf-run */
-    bool once;       /* .. as their first change begins, and not again: by gf_epoch_begin() */
+    bool once;       /* .. as their first change begins, and not again: by gf_regroup_begin() */
     uint64_t leaves; /* these ask to be left out, a bit each */
     /* .. and that all others have; then the log's error is no failure of the test */
     bool lies;

@@ -408,7 +408,7 @@ gf_status world_shrink_progress(struct world *w, uint32_t rank, void *arg)
         gf_status status = gf_shrink(w->ranks[rank].gf, NULL, 0);
         if (status != GF_OK) return status;
     }
-    return gf_epoch_poll(w->ranks[rank].gf);
+    return gf_regroup_poll(w->ranks[rank].gf);
 }
 
 void world_step_run(struct world *w, const struct world_step *step)

@@ -160,7 +160,7 @@ uint64_t world_interrupted_run(struct world *w, const struct world_setup *setup,
                                uint32_t after_tensors, void (*act)(struct world *w, uint32_t rank));
 /* What a launcher would tell this rank: whose process has ended. */
 void world_ended_tell(struct world *w, uint32_t rank);
-/* gf_shrink() in a rank's first turn, then gf_epoch_poll(); arg is not used. */
+/* gf_shrink() in a rank's first turn, then gf_regroup_poll(); arg is not used. */
 gf_status world_shrink_progress(struct world *w, uint32_t rank, void *arg);
 
 /* The value that world_fill() writes: a small whole number, exact in each type, as are sums of a

@@ -128,7 +128,7 @@ gf_status gf_heartbeat(gf_context *gf)
     gf_members_heartbeat(gf->members, gf_awake(gf));
     gf->polled.members_skip = 0;
     gf->polled.link_ns = 0;
-    /* gf_epoch_poll() moves the rest; no link that fails ends it */
+    /* gf_regroup_poll() moves the rest; no link that fails ends it */
     if (gf->phase == GF_PHASE_AGREE) return GF_OK;
     if (gf_progress(gf, now_ns) < 0) return gf->error.code;
     gf_device_turn_begin(gf);

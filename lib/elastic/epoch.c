@@ -294,17 +294,18 @@ static gf_status planned_begin(gf_context *gf, const uint32_t *ended, uint32_t c
     gf_status status = gf_enter(gf);
     if (status < 0) return status;
     if ((gf->phase != GF_PHASE_READY) || !gf_requests_idle(gf))
+        return gf_refuse(
+            gf, GF_ERR_STATE,
+            "gf_regroup_begin: %s; allowed is a call between steps, or after a failure",
+            (gf->phase == GF_PHASE_READY) ? "requests are under way"
+                                          : "the context is not between steps");
+    if (gf_regroup_due(gf) == 0)
         return gf_refuse(gf, GF_ERR_STATE,
-                         "gf_epoch_begin: %s; allowed is a call between steps, or after a failure",
-                         (gf->phase == GF_PHASE_READY) ? "requests are under way"
-                                                       : "the context is not between steps");
-    if (gf_epoch_due(gf) == 0)
-        return gf_refuse(gf, GF_ERR_STATE,
-                         "gf_epoch_begin: nothing has failed, and nobody waits or leaves");
+                         "gf_regroup_begin: nothing has failed, and nobody waits or leaves");
     change_begin(gf, 0);
     if (gf->change.own.applied == 0)
         return gf_refuse(gf, GF_ERR_STATE,
-                         "gf_epoch_begin: step %llu was not applied; " GF_APPLY_FIRST,
+                         "gf_regroup_begin: step %llu was not applied; " GF_APPLY_FIRST,
                          (unsigned long long)gf->step.number);
     gf->phase = GF_PHASE_AGREE;
     ended_take(gf, ended, count);
@@ -312,7 +313,7 @@ static gf_status planned_begin(gf_context *gf, const uint32_t *ended, uint32_t c
     return GF_OK;
 }
 
-gf_status gf_epoch_begin(gf_context *gf, const uint32_t *ended, uint32_t count)
+gf_status gf_regroup_begin(gf_context *gf, const uint32_t *ended, uint32_t count)
 {
     GF_COMPUTES();
     gf_status status = gf_own(gf);
@@ -320,19 +321,20 @@ gf_status gf_epoch_begin(gf_context *gf, const uint32_t *ended, uint32_t count)
     for (uint32_t i = 0; i < count; i++)
         if ((ended == NULL) || (ended[i] >= gf->config.job.world_max) ||
             (ended[i] == gf->config.job.rank))
-            return gf_refuse(gf, GF_ERR_PARAM,
-                             "gf_epoch_begin: ended[%u] is %u; allowed are other members below %u",
-                             i, (ended == NULL) ? 0 : ended[i], gf->config.job.world_max);
+            return gf_refuse(
+                gf, GF_ERR_PARAM,
+                "gf_regroup_begin: ended[%u] is %u; allowed are other members below %u", i,
+                (ended == NULL) ? 0 : ended[i], gf->config.job.world_max);
     if (gf->members == NULL)
-        return gf_refuse(gf, GF_ERR_STATE, "gf_epoch_begin: the context was never of an epoch");
+        return gf_refuse(gf, GF_ERR_STATE, "gf_regroup_begin: the context was never of an epoch");
     if (gf->change.state != GF_CHANGE_NONE)
-        return gf_refuse(gf, GF_ERR_STATE, "gf_epoch_begin: one is under way");
+        return gf_refuse(gf, GF_ERR_STATE, "gf_regroup_begin: one is under way");
     if (gf->opening.leave_ns != 0)
-        return gf_refuse(gf, GF_ERR_STATE, "gf_epoch_begin: gf_close_poll() was called");
+        return gf_refuse(gf, GF_ERR_STATE, "gf_regroup_begin: gf_close_poll() was called");
     (void)gf_enter(gf); /* an abort becomes a failure */
     if (!has_failed(gf)) return planned_begin(gf, ended, count);
     if (!gf_may_go_on(gf) || gf_aborted(gf))
-        return gf_refuse(gf, GF_ERR_STATE, "gf_epoch_begin: this rank has failed by itself: %s",
+        return gf_refuse(gf, GF_ERR_STATE, "gf_regroup_begin: this rank has failed by itself: %s",
                          gf->error.text);
     gf->change.state = GF_CHANGE_DRAIN;
     change_begin(gf, 0);
@@ -345,28 +347,29 @@ static gf_status change_enter(gf_context *gf, const char *call)
     gf_status status = gf_own(gf);
     if ((status < 0) || (gf->change.state != GF_CHANGE_NONE)) return status;
     status = gf_enter(gf);
-    return (status < 0) ? status
-                        : gf_refuse(gf, GF_ERR_STATE, "%s: gf_epoch_begin() was not called", call);
+    return (status < 0)
+               ? status
+               : gf_refuse(gf, GF_ERR_STATE, "%s: gf_regroup_begin() was not called", call);
 }
 
-gf_status gf_epoch_poll(gf_context *gf)
+gf_status gf_regroup_poll(gf_context *gf)
 {
     GF_COMPUTES();
-    gf_status status = change_enter(gf, "gf_epoch_poll");
+    gf_status status = change_enter(gf, "gf_regroup_poll");
     return (status < 0) ? status : gf_change_progress(gf, NULL);
 }
 
-gf_status gf_epoch_wait(gf_context *gf)
+gf_status gf_regroup_wait(gf_context *gf)
 {
     GF_COMPUTES();
-    gf_status status = change_enter(gf, "gf_epoch_wait");
+    gf_status status = change_enter(gf, "gf_regroup_wait");
     return (status < 0) ? status : gf_wait(gf, gf_change_progress, NULL);
 }
 
-gf_status gf_epoch_wait_for(gf_context *gf, uint64_t bound_ns)
+gf_status gf_regroup_wait_for(gf_context *gf, uint64_t bound_ns)
 {
     GF_COMPUTES();
-    gf_status status = change_enter(gf, "gf_epoch_wait_for");
+    gf_status status = change_enter(gf, "gf_regroup_wait_for");
     return (status < 0) ? status : gf_wait_for(gf, gf_change_progress, NULL, bound_ns);
 }
 
@@ -390,7 +393,7 @@ uint32_t gf_joiners(const gf_context *gf)
     return ((gf == NULL) || (gf->phase != GF_PHASE_READY)) ? 0 : gf->change.joiners;
 }
 
-uint32_t gf_epoch_due(const gf_context *gf)
+uint32_t gf_regroup_due(const gf_context *gf)
 {
     return ((gf == NULL) || (gf->phase != GF_PHASE_READY))
                ? 0

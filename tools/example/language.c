@@ -192,7 +192,7 @@ static gf_status epoch_await(gf_context *gf)
 {
     const struct timespec turn = {.tv_nsec = 1000000};
     gf_status status;
-    for (unsigned turns = 1; (status = gf_epoch_poll(gf)) == GF_AGAIN; turns++) {
+    for (unsigned turns = 1; (status = gf_regroup_poll(gf)) == GF_AGAIN; turns++) {
         if (turns % 1000 == 0) fprintf(stderr, "rank %u waits for the other ranks\n", gf_rank(gf));
         (void)thrd_sleep(&turn, NULL);
     }
@@ -204,9 +204,9 @@ static gf_status epoch_await(gf_context *gf)
 static gf_status epoch_change(gf_context *gf, gf_status status)
 {
     if ((status == GF_ERR_PEER) || (status == GF_ERR_LINK) || (status == GF_ERR_TIMEOUT))
-        status = gf_epoch_begin(gf, NULL, 0);
-    else if ((status == GF_OK) && (gf_epoch_due(gf) > 0))
-        status = gf_epoch_begin(gf, NULL, 0);
+        status = gf_regroup_begin(gf, NULL, 0);
+    else if ((status == GF_OK) && (gf_regroup_due(gf) > 0))
+        status = gf_regroup_begin(gf, NULL, 0);
     else
         return status;
     if (status == GF_OK) status = epoch_await(gf);
@@ -219,7 +219,7 @@ static gf_status train(gf_context *gf)
     gf_status status = weights_begin(gf);
     while ((status == GF_OK) && (gf_steps(gf) < steps)) {
         status = step(gf);
-        while ((status < 0) || (gf_epoch_due(gf) > 0)) {
+        while ((status < 0) || (gf_regroup_due(gf) > 0)) {
             gf_status changed = epoch_change(gf, status);
             /* not of the kind that others survive */
             if ((changed < 0) && (changed == status)) return status;

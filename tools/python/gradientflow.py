@@ -103,8 +103,8 @@ CALLS = {
     "gf_request_wait_for": (None, (_P, _U64)), "gf_step_wait_for": (None, (_U64,)),
     "gf_abort": (ctypes.c_int, ()), "gf_heartbeat": (None, ()),
     "gf_state_bytes": (_U64, ()), "gf_state_save": (None, (_P, _U64)),
-    "gf_state_load": (None, (_P, _U64)), "gf_epoch_begin": (None, (_P, _U32)),
-    "gf_epoch_wait_for": (None, (_U64,)), "gf_epoch_due": (_U32, ()), "gf_leave": (None, ()),
+    "gf_state_load": (None, (_P, _U64)), "gf_regroup_begin": (None, (_P, _U32)),
+    "gf_regroup_wait_for": (None, (_U64,)), "gf_regroup_due": (_U32, ()), "gf_leave": (None, ()),
     "gf_left": (ctypes.c_bool, ()), "gf_rejoined": (ctypes.c_bool, ()), "gf_steps": (_U64, ()),
     "gf_stats_read": (None, (_P,)),
 }
@@ -1005,8 +1005,8 @@ class DistributedDataParallel(torch.nn.Module):
         again = True
         while again:
             try:
-                self._job.call("gf_epoch_begin", None, 0)
-                self._job.wait("gf_epoch_wait_for")
+                self._job.call("gf_regroup_begin", None, 0)
+                self._job.wait("gf_regroup_wait_for")
                 again = not self.left and self.due > 0
             except RankLost as lost:  # another one, on the way
                 log.warning("%s", lost)
@@ -1026,7 +1026,7 @@ class DistributedDataParallel(torch.nn.Module):
     def due(self):
         """So many ranks wait to come in or to leave; the same on all ranks after a step."""
         self._applied()
-        return self._job.call("gf_epoch_due")
+        return self._job.call("gf_regroup_due")
 
     # -- state --
 

@@ -85,7 +85,7 @@ static gf_status epoch_wait(struct train *train, double begin, const char *cause
     uint32_t rank_before = train->rank;
     uint32_t world_before = train->world;
     for (;;) {
-        gf_status status = gf_epoch_wait(train->gf);
+        gf_status status = gf_regroup_wait(train->gf);
         if ((status >= 0) && gf_left(train->gf)) {
             fprintf(stderr, "elastic: rank %u of %u has left after step %llu\n", rank_before,
                     world_before, (unsigned long long)train->step);
@@ -125,7 +125,7 @@ gf_status train_admit(struct train *train)
     char cause[48];
     double begin = clock_seconds();
     uint32_t count = gf_joiners(train->gf);
-    uint32_t due = gf_epoch_due(train->gf);
+    uint32_t due = gf_regroup_due(train->gf);
     /* with the next step's vote */
     if (leave_wanted && train->options->elastic) (void)gf_leave(train->gf);
     if ((due == 0) || !train->options->elastic) return GF_OK;
