@@ -91,7 +91,9 @@ struct gf_element_ops {
     gf_status (*score)(struct gf_queue *queue, gf_mem scores_f32, gf_mem src_f32,
                        uint64_t elem_count, uint64_t chunk_elems, uint64_t piece_elems);
     /* Sparse history. g = scale*src[i] (+ decay*weight[i]).
-     *     u given: u' = momentum*u[i] + g;  h' = h[i] + (ahead*u' + g)     u 0: h' = h[i] + g
+     *     with u:     u' = momentum*u[i] + g
+     *                 h' = h[i] + (ahead*u' + g)
+     *     where u 0:  h' = h[i] + g
      * dst_h may be h, dst_u may be u. No fused multiply-add. */
     gf_status (*accumulate)(struct gf_queue *queue, const struct gf_accumulate *accumulate,
                             uint64_t elem_count);
@@ -125,8 +127,9 @@ struct gf_element_ops {
     gf_status (*ratio)(struct gf_queue *queue, const struct gf_ratio *ratios, uint32_t count);
     /* One pass, in this order, all in fp32 without fused multiply-add:
      *     g = rate_in*(gradient_scale*gradient[i] + decay*weight[i])
-     *     v = momentum*v[i] + g;   d = nesterov ? momentum*v + g : v;   weight[i] = weight[i] -
-     *                              rate_out*d
+     *     v = momentum*v[i] + g
+     *     d = nesterov ? momentum*v + g : v
+     *     weight[i] = weight[i] - rate_out*d
      * momentum_f32 0: d = g; with ratio_f32, rate_in * *ratio_f32 takes the place of rate_in. Then
      * half[i] = round(weight[i]). */
     gf_status (*update)(struct gf_queue *queue, const struct gf_update *update,
@@ -138,11 +141,11 @@ struct gf_element_ops {
     gf_status (*update_chunks)(struct gf_queue *queue, const struct gf_update *update,
                                const struct gf_chunks *chunks);
     /* One pass, in this order, all in fp32 without fused multiply-add:
-     *     g = gradient_scale*gradient[i];   m[i] = beta1*m[i] + keep1*g;   v[i] = beta2*v[i] +
-     *                                       (keep2*g)*g
-     *     r = (correct1*m[i]) / (correct2*sqrt(v[i]) + epsilon) + decay*weight[i];   weight[i] =
-     *                                                                                weight[i] -
-     *                                                                                rate*r
+     *     g = gradient_scale*gradient[i]
+     *     m[i] = beta1*m[i] + keep1*g
+     *     v[i] = beta2*v[i] + (keep2*g)*g
+     *     r = (correct1*m[i]) / (correct2*sqrt(v[i]) + epsilon) + decay*weight[i]
+     *     weight[i] = weight[i] - rate*r
      * Then half[i] = round(weight[i]). */
     gf_status (*adam)(struct gf_queue *queue, const struct gf_adam *adam, uint64_t elem_count);
 };

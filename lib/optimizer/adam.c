@@ -1,8 +1,11 @@
 /* Adam with decoupled weight decay (Loshchilov and Hutter, arXiv 1711.05101, algorithm 2;
  * PyTorch's).
- *     m = b1*m + (1-b1)*g;   v = b2*v + (1-b2)*g^2
- *     w -= rate * ((m / (1-b1^t)) / (sqrt(v / (1-b2^t)) + epsilon) + decay*w)    t updates, this
- *                                                                                one included */
+ *
+ *     m = b1*m + (1-b1)*g
+ *     v = b2*v + (1-b2)*g^2
+ *     w = w - rate * ((m / (1-b1^t)) / (sqrt(v / (1-b2^t)) + epsilon) + decay*w)
+ *
+ * t counts the updates, this one included. */
 #include <math.h>
 
 #include "lib/core/device_work.h"

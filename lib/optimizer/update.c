@@ -1,11 +1,14 @@
 /* The optimizer over flat pools: neighbouring tensors with the same rules are one flat loop.
- *     SGD   v = m*v + (g + decay*w);                w -= rate*v     as PyTorch has it: the rate
- *           outside of the momentum
- *     LARS  v = m*v + rate*ratio*(g + decay*w);     w -= v          as published (arXiv 1708.03888,
- *           algorithm 1): each
- *           step keeps the rate and the ratio it was made with. ratio = eta*|w| / (|g| + decay*|w|
- *               + epsilon), 1 where
- *           a norm is 0; tensors with GF_TENSOR_NO_DECAY have ratio 1 and no decay. */
+ *
+ *     SGD     v = m*v + (g + decay*w)
+ *             w = w - rate*v
+ *     LARS    v = m*v + rate*ratio*(g + decay*w)
+ *             w = w - v
+ *             ratio = eta*|w| / (|g| + decay*|w| + epsilon), or 1 where a norm is 0
+ *
+ * SGD is PyTorch's: the rate stands outside of the momentum. LARS is as published (arXiv
+ * 1708.03888, algorithm 1): momentum keeps the rate and the ratio of the step that made it. Tensors
+ * with GF_TENSOR_NO_DECAY have ratio 1 and no decay. */
 #include <math.h>
 
 #include "lib/core/accessors.h"

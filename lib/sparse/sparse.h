@@ -4,12 +4,15 @@
  * Per rank, over the sparse part of the pool: h history, u momentum (the momentum pool itself), S_t
  * the chunks sent. A step, with g the unscaled local gradient plus this rank's share of the weight
  * decay (arXiv 1902.06855):
- *     reduced:       h' = h + g                        local: u' = momentum*u + g;  h' = h +
- *                    momentum*u' + g
- *     chunks in S_t: sum of h' over the ranks is applied, then h = 0
- *     other chunks:  nothing sent, nothing applied, h = h'
- *     n_c over all ranks: reduced |h_c|_1, local |g_c|_1 of all chunks; S_t+1 = the k largest, ties
- *         to the lower index
+ *
+ *     reduced        h' = h + g
+ *     local          u' = momentum*u + g
+ *                    h' = h + momentum*u' + g
+ *     chunks in S_t  the sum of h' over the ranks is applied, then h = 0
+ *     other chunks   nothing is sent or applied, h = h'
+ *     scores         n_c over all ranks: reduced |h_c|_1, local |g_c|_1, of all chunks
+ *     selection      S_t+1 has the k chunks with the largest scores; of equals, the lower index
+ *
  * reduced applies momentum after the reduction, to the chunks that were sent.
  *
  * Nothing is written to h and u before the vote: sending computes h' on its way to the wire,

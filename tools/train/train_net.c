@@ -1,8 +1,10 @@
 /* The demo's convolutional network, and what all networks share:
- *   28x28x1 -> conv 5x5 -> 28x28x32 -> ReLU, pool -> 14x14x32 -> conv 5x5 -> 14x14x64 -> ReLU, pool
- * -> 7x7x64 = 3136
- *   -> 512 -> ReLU -> 10
- * 1,663,370 parameters, 97 % of them in the first fully connected layer, whose gradient is among
+ *
+ *     28x28x1 -> conv 5x5 -> 28x28x32 -> ReLU, pool
+ *             -> 14x14x32 -> conv 5x5 -> 14x14x64 -> ReLU, pool
+ *             -> 7x7x64 = 3136 -> 512 -> ReLU -> 10
+ *
+ * It has 1,663,370 parameters, 97 % of them in the first fully connected layer, whose gradient is among
  * the first that backward ends: its exchange hides behind the convolutions' backward pass. */
 #include "tools/train/train_net.h"
 
