@@ -113,8 +113,8 @@ struct gf_coll {
     uint64_t bytes_mapped; /* read from and written to peers' regions */
 };
 
-/* What a collective waits for, for fault attribution: ranks as in waits_for. A place in the order of
- * an operation's messages is one number, which all its ranks count alike. */
+/* What a collective waits for, for fault attribution: ranks as in waits_for. A place in the order
+ * of an operation's messages is one number, which all its ranks count alike. */
 struct gf_coll_wait {
     uint64_t posted; /* all that this rank sends before this place */
     uint64_t lacked; /* the place of the message that it awaits, */

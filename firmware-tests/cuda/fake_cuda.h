@@ -41,7 +41,7 @@
  *   GF_FAKE_CUDA_MEMORY=1048576               bytes of device memory; default 4 GiB
  *   GF_FAKE_CUDA_NO_DESCRIPTORS=1             memory by cuMemCreate() has none, so it is
  *                                             cuMemAlloc()'s, and nobody's else
- *   GF_FAKE_CUDA_NO_REGISTER=1000             so many times cuMemHostRegister() says "not supported",
+ *   GF_FAKE_CUDA_NO_REGISTER=1000             so often cuMemHostRegister() says "not supported",
  *                                             as in a sandbox
  *   GF_FAKE_CUDA_NAME="NVIDIA H200"           what the devices are called
  *   GF_FAKE_CUDA_SM=100                       their architecture; default 90
@@ -53,7 +53,7 @@
  *                                             as fast, for what they compute alone
  *   GF_FAKE_CONNECTIONS=8                     hardware work queues a context, as CUDA's
  *                                             CUDA_DEVICE_MAX_CONNECTIONS; default: one a stream
- *   GF_FAKE_CUDA_OTHERS=3:FILE                another library of collectives in each of 3 processes,
+ *   GF_FAKE_CUDA_OTHERS=3:FILE                a library of collectives more in each of 3 processes,
  *                                             which meet by way of FILE, at first empty
  *   CUDA_LAUNCH_BLOCKING=1                    a launch returns when its kernel has ended; nothing
  *                                             is ordered by that here */
@@ -133,10 +133,11 @@ struct fake_cuda_api {
     void (*graph_record)(uint64_t event);
     void (*graph_launch)(uint64_t stream);
     void (*graph_forget)(void);
-    /* From here on work takes time, streams each by themselves, in no drawn order; NULL: as before. What was
-     * queued is done first. */
+    /* From here on work takes time, streams each by themselves, in no drawn order; NULL: as before.
+     * What was queued is done first. */
     void (*clock)(const struct fake_cuda_clock *clock);
-    /* Each call, and each kernel that is launched, by name, with the device that is current; NULL: nobody. */
+    /* Each call, and each kernel that is launched, by name, with the device that is current; NULL:
+     * nobody. */
     void (*watch)(void (*seen)(const char *what, int device));
     /* what it holds is gone, as its process is; nothing waits for that */
     void (*stream_drop)(uint64_t stream);

@@ -1,6 +1,7 @@
-/* The fake CUDA driver: a graph, works in a row that one call launches, any number of times. An event that
- * it records is, as of the launch, of that launch: it is no longer reached. So an event has the state of the
- * last record that was asked for, as CUDA says of it; whether cards do so is not known here. */
+/* The fake CUDA driver: a graph, works in a row that one call launches, any number of times. An
+ * event that it records is, as of the launch, of that launch: it is no longer reached. So an event
+ * has the state of the last record that was asked for, as CUDA says of it; whether cards do so is
+ * not known here. */
 #include <stdlib.h>
 
 #include "firmware-tests/cuda/fake_cuda_state.h"

@@ -1,6 +1,7 @@
-/* The fake CUDA driver: another library in the same process, as NCCL is in a trainer's. At each fourth kernel
- * of the appliance's it launches one of its own, on its own stream behind the appliance's and in front of what
- * comes there next, which runs until those of all processes run. It shares the hardware work queues. */
+/* The fake CUDA driver: another library in the same process, as NCCL is in a trainer's. At each
+ * fourth kernel of the appliance's it launches one of its own, on its own stream behind the
+ * appliance's and in front of what comes there next, which runs until those of all processes run.
+ * It shares the hardware work queues. */
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>

@@ -244,8 +244,8 @@ static void turn(struct CUstream_st *stream)
     work_end(stream);
 }
 
-/* With a clock: what can start does, at `at_ns` or when it was queued. It is done at once, and ends when its
- * time is over. */
+/* With a clock: what can start does, at `at_ns` or when it was queued. It is done at once, and ends
+ * when its time is over. */
 static bool work_start(struct CUstream_st *stream, uint64_t at_ns)
 {
     struct work *work = stream->head;

@@ -1,5 +1,5 @@
-/* The fake CUDA driver: how long work takes, by a clock that the test owns. Streams do not slow each other
- * down. */
+/* The fake CUDA driver: how long work takes, by a clock that the test owns. Streams do not slow
+ * each other down. */
 #include "firmware-tests/cuda/fake_cuda_state.h"
 
 static struct fake_cuda_clock clock_of;

@@ -1,6 +1,6 @@
-/* What worlds and steps (firmware-tests/support/) call of cmocka, for programs that run without it: a
- * check that fails says in one line which run it was of, what was found (a world names rank, status
- * and error) and where it is checked, and ends the program. */
+/* What worlds and steps (firmware-tests/support/) call of cmocka, for programs that run without it:
+ * a check that fails says in one line which run it was of, what was found (a world names rank,
+ * status and error) and where it is checked, and ends the program. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/cuda/gpu_program.h"
 

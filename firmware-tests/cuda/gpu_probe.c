@@ -1,8 +1,8 @@
 /* gpu-probe: how a card and its driver behave in what the library's design leans on, which no fake
- * can tell: which of its streams share a hardware work queue, what it takes from the CPU to a stream
- * and back, and between two processes, from which size on a copy engine is faster than a kernel, and
- * whether an event that a graph records is not ready as soon as the graph is launched. Only what
- * cannot be done is a failure; the figures are for a person. */
+ * can tell: which of its streams share a hardware work queue, what it takes from the CPU to a
+ * stream and back, and between two processes, from which size on a copy engine is faster than a
+ * kernel, and whether an event that a graph records is not ready as soon as the graph is launched.
+ * Only what cannot be done is a failure; the figures are for a person. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* gpu-probe, gpu-check and gpu-bench: one GPU through the library's own driver, and what they found as lines
- * and as JSON. */
+/* gpu-probe, gpu-check and gpu-bench: one GPU through the library's own driver, and what they found
+ * as lines and as JSON. */
 #ifndef GPU_PROGRAM_H
 #define GPU_PROGRAM_H
 
@@ -84,8 +84,8 @@ void gpu_peer_check(void);
 /* gpu_stack.c: a line with what a thread needs of stack where the library uses a GPU. */
 void gpu_stack_measure(void);
 
-/* gpu_probe.c, gpu_check.c, gpu_bench.c: exit codes. range_bytes: of each of the ranges that a kernel reads or
- * writes. */
+/* gpu_probe.c, gpu_check.c, gpu_bench.c: exit codes. range_bytes: of each of the ranges that a
+ * kernel reads or writes. */
 int gpu_probe(void);
 int gpu_check(void);
 int gpu_bench(uint64_t range_bytes);

@@ -1,8 +1,8 @@
 /* The library's GPU part on a real GPU, in the tree (`make gpu-check`, `make gpu-bench`) and in the
  * bundle (`make gpu-bundle`), where the program's name says which it is. probe: gpu_probe.c.
- * check: each element op, and whole steps, against the host's. bench: kernels against sweeps, then a step; with --steps
- * that alone. Exit code 0; 1: a difference, a failure or a goal missed on an H200; 2: bad
- * arguments; 77: no GPU, or no kernels. */
+ * check: each element op, and whole steps, against the host's. bench: kernels against sweeps, then
+ * a step; with --steps that alone. Exit code 0; 1: a difference, a failure or a goal missed on an
+ * H200; 2: bad arguments; 77: no GPU, or no kernels. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

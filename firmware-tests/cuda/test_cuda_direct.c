@@ -55,8 +55,8 @@ static void fill_spoilt(struct world *w, uint32_t rank, uint32_t tensor, void *g
 }
 
 /* Of 4 devices each reads all ranks' share of its block and writes it (5 bytes an element), reads
- * the others' and writes them (6), and updates (20); a look and a scale would be 12 more. Whose value was not finite the adder tells, and
- * a sum that is not finite while all values are. */
+ * the others' and writes them (6), and updates (20); a look and a scale would be 12 more. Whose
+ * value was not finite the adder tells, and a sum that is not finite while all values are. */
 TEST(no_pass_only_looks_or_scales_and_who_gave_a_value_that_is_not_finite_is_named)
 {
     static const struct gf_tensor one = {.name = "one", .elem_count = 1024};

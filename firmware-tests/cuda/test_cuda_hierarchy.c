@@ -124,8 +124,8 @@ TEST(auto_takes_it_where_devices_of_a_node_reach_each_other)
 }
 
 /* One of two nodes is refused; the other's ranks sum from device to device. With fp32 on the
- * wire all end where hosts do; with 16 bits what is added in the refused node is rounded before, and
- * all ranks end in the same. */
+ * wire all end where hosts do; with 16 bits what is added in the refused node is rounded before,
+ * and all ranks end in the same. */
 TEST(where_a_rank_is_refused_its_node_goes_through_host_memory_and_the_other_does_not)
 {
     for (uint32_t time = 1; time <= 6; time++) {

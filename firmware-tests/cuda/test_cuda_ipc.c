@@ -1,6 +1,6 @@
 /* Device memory exported to another process, through the real CUDA driver file on the CUDA library
- * without a GPU: what one writes the other reads, also once the exporter was killed; each call fails
- * once and is named, and nothing is left. How the descriptor gets there: test_node_memory. */
+ * without a GPU: what one writes the other reads, also once the exporter was killed; each call
+ * fails once and is named, and nothing is left. How the descriptor gets there: test_node_memory. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/cuda/cuda_fixture.h"
 #include "drivers/carried.h"
@@ -24,7 +24,7 @@ static gf_mem host(void)
     return (gf_mem)(uintptr_t)pinned;
 }
 
-/* ---- the exporter: a process that gives its handle and a descriptor, and lives until nobody asks ---- */
+/* ---- the exporter: a process that gives its handle and lives until nobody asks ---- */
 
 static struct exporter {
     pid_t process;

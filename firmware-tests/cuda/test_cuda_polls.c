@@ -1,6 +1,7 @@
-/* When work of the library is queued, by a clock: on a device everything moves in the calls of a step alone.
- * ResNet-50's tensors, each with a share of its elements, rates in proportion, on the CUDA library without a
- * GPU. And how a trainer that keeps its gradients elsewhere, or launches a graph, tells that they are computed. */
+/* When work of the library is queued, by a clock: on a device everything moves in the calls of a
+ * step alone. ResNet-50's tensors, each with a share of its elements, rates in proportion, on the
+ * CUDA library without a GPU. And how a trainer that keeps its gradients elsewhere, or launches a
+ * graph, tells that they are computed. */
 #include "firmware-tests/support/suite.h"
 #include "lib/context.h"
 #include "firmware-tests/cuda/cuda_world.h"
@@ -80,7 +81,8 @@ static void advance(void *arg, uint64_t now_ns)
     gf_sim_advance_to(w->sim, now_ns);
 }
 
-/* queues: GF_FAKE_CONNECTIONS; blocking: CUDA_LAUNCH_BLOCKING. Both empty: as they are by themselves. */
+/* queues: GF_FAKE_CONNECTIONS; blocking: CUDA_LAUNCH_BLOCKING. Both empty: as they are by
+ * themselves. */
 static void open_nodes(uint32_t ranks_per_node, const char *queues, const char *blocking)
 {
     assert_int_equal(setenv("GF_FAKE_CONNECTIONS", queues, 1), 0);
@@ -254,8 +256,8 @@ TEST(an_exchange_between_nodes_is_hidden_unless_the_cpu_is_blocked)
     hides(0, GF_PATH_STAGED);
 }
 
-/* With one hardware work queue the library's kernels start behind all that the trainer has queued: the exchange
- * ends all the same. */
+/* With one hardware work queue the library's kernels start behind all that the trainer has queued:
+ * the exchange ends all the same. */
 TEST(in_one_work_queue_an_exchange_stands_behind_what_the_trainer_has_queued)
 {
     open_nodes(RANKS, "1", "");
@@ -268,8 +270,8 @@ TEST(in_one_work_queue_an_exchange_stands_behind_what_the_trainer_has_queued)
     cuda_world_close_alone();
 }
 
-/* A call waits for work of its own device alone, and so the control channel hears of this rank. The default
- * of rendezvous.keepalive is 5 s. */
+/* A call waits for work of its own device alone, and so the control channel hears of this rank. The
+ * default of rendezvous.keepalive is 5 s. */
 TEST(no_call_takes_as_long_as_a_keepalive_where_launches_block)
 {
     static const char *const queues[] = {"", "1", "8"};

@@ -1,6 +1,6 @@
-/* A trainer that keeps its gradients elsewhere, in graphs, or in device memory of its own; and how many calls
- * of the driver the library makes where all of them stand in the way. Through the real driver on the CUDA
- * library without a GPU; the bits are the host's. */
+/* A trainer that keeps its gradients elsewhere, in graphs, or in device memory of its own; and how
+ * many calls of the driver the library makes where all of them stand in the way. Through the real
+ * driver on the CUDA library without a GPU; the bits are the host's. */
 #include "firmware-tests/support/suite.h"
 #include "lib/context.h"
 #include "firmware-tests/cuda/cuda_world.h"
@@ -235,8 +235,8 @@ static gf_status counted_progress(struct world *w, uint32_t rank, void *arg)
     return world_step_progress(w, rank, arg);
 }
 
-/* 375 of all 12; by this row commit 68fa176f made 4,283. Looks that find the device at work are among
- * them. */
+/* 375 of all 12; by this row commit 68fa176f made 4,283. Looks that find the device at work are
+ * among them. */
 #define CALLS_MAX 500u
 
 TEST(few_calls_of_the_driver_stand_between_the_last_sum_and_the_update)

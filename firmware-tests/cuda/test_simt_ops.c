@@ -214,8 +214,8 @@ TEST(test_sums_of_many_sources)
     }
 }
 
-/* The largest value of each 16-bit type, and what rounds to infinity with it: the one just below half
- * a unit does not, half a unit does. Random numbers do not meet the edge in a sum. */
+/* The largest value of each 16-bit type, and what rounds to infinity with it: the one just below
+ * half a unit does not, half a unit does. Random numbers do not meet the edge in a sum. */
 TEST(test_sums_at_the_edge_of_their_type)
 {
     static const struct edge {

@@ -1,8 +1,8 @@
 /* Whether ranks of one node sum their gradients from device to device (ops/node/direct_device.c),
  * agreed on at the end of the warm-up: each tells all others how its arena is reached, gets the
  * descriptors of its node's, maps them and reads a canary there. Where one is refused or reads
- * something else the ranks of that node go through host memory, and all say why (commit()). What was
- * imported is given back before the exporters hear that this rank leaves. */
+ * something else the ranks of that node go through host memory, and all say why (commit()). What
+ * was imported is given back before the exporters hear that this rank leaves. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -251,9 +251,9 @@ static void refusal_say(gf_context *gf, uint32_t who)
                 who, reason(refusal[0]), (int)refusal[1]);
 }
 
-/* The ranks of a node sum from device to device where none of them has refused; a refusal is its own
- * node's alone. Where no node is left that sums so, hierarchy may not pay: auto then gives it up for
- * the wire. Where some do and others do not, all cut their blocks alike. */
+/* The ranks of a node sum from device to device where none of them has refused; a refusal is its
+ * own node's alone. Where no node is left that sums so, hierarchy may not pay: auto then gives it
+ * up for the wire. Where some do and others do not, all cut their blocks alike. */
 static void commit(gf_context *gf)
 {
     uint32_t here = first_refused_in(gf, node_of(gf, gf->rank));

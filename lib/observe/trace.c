@@ -1,5 +1,5 @@
-/* A ring of fixed-size records, always on: the newest overwrite the oldest. gf_trace_write() makes a
- * file of it for tools/trace. */
+/* A ring of fixed-size records, always on: the newest overwrite the oldest. gf_trace_write() makes
+ * a file of it for tools/trace. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>

@@ -16,8 +16,9 @@
  * has seen that event. The CPU asks who is ready, its own device by the event and its peers by
  * flags, and only then queues the sum or the copy: no stream ever waits for another process, so
  * streams may share one of the device's work queues, launches may block, and another library's
- * waits may stand in the same queue. Why it is right: README.md. A reduce-scatter ends with the second barrier, an allgather leaves out the sum and its
- * barrier: the halves that hierarchy is made of. What lies in data is done before start. */
+ * waits may stand in the same queue. Why it is right: README.md. A reduce-scatter ends with the
+ * second barrier, an allgather leaves out the sum and its barrier: the halves that hierarchy is
+ * made of. What lies in data is done before start. */
 #include "ops/node/direct.h"
 
 #include "ops/ops.h"

@@ -238,8 +238,8 @@ static bool flag_await(struct gf_coll *coll, uint32_t index, uint64_t wanted)
     return false;
 }
 
-/* All ranks before `arrived` have come to this barrier: where a turn stops, the next one goes on. The
- * first flag of a rank brings its slot, which is looked at then. */
+/* All ranks before `arrived` have come to this barrier: where a turn stops, the next one goes on.
+ * The first flag of a rank brings its slot, which is looked at then. */
 gf_status gf_direct_wait(struct gf_coll *coll, uint64_t now_ns)
 {
     struct gf_direct_state *direct = gf_direct_of(coll);

@@ -1,5 +1,5 @@
-/* Hierarchy's phases at once, where ops are the host's and all data of the node lies in the exchange
- * region.
+/* Hierarchy's phases at once, where ops are the host's and all data of the node lies in the
+ * exchange region.
  *
  * An owner's block is cut into a sub-block a node. Slice by slice it goes through three steps:
  *
@@ -119,8 +119,8 @@ static gf_status slice_gather(struct gf_coll *coll, const struct sub_slice *slic
     return GF_OK;
 }
 
-/* A turn of SCATTER's work, BETWEEN and GATHER's at once. The ring is fed first: a slice is gathered
- * only in a turn that has none to sum. */
+/* A turn of SCATTER's work, BETWEEN and GATHER's at once. The ring is fed first: a slice is
+ * gathered only in a turn that has none to sum. */
 gf_status gf_hierarchy_overlapped_progress(struct gf_coll *coll, uint64_t now_ns)
 {
     struct gf_hierarchy *own = coll->own.hierarchy;

@@ -1,5 +1,5 @@
-/* What the three files of hierarchy have in common: hierarchy.c (phases), hierarchy_block.c (a block
- * is cast, or copied from a device and back) and hierarchy_overlap.c (the phases at once). */
+/* What the three files of hierarchy have in common: hierarchy.c (phases), hierarchy_block.c (a
+ * block is cast, or copied from a device and back) and hierarchy_overlap.c (the phases at once). */
 #ifndef GF_HIERARCHY_PARTS_H
 #define GF_HIERARCHY_PARTS_H
 

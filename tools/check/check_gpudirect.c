@@ -1,6 +1,6 @@
-/* Whether a network card may reach the memory of this node's GPUs: by nvidia_peermem, or by dmabuf, which
- * NVIDIA's open kernel module hands out. Without either UCX copies through memory of its own, and ours is
- * better. From what the kernel's files say; what a card then does only a run tells. */
+/* Whether a network card may reach the memory of this node's GPUs: by nvidia_peermem, or by dmabuf,
+ * which NVIDIA's open kernel module hands out. Without either UCX copies through memory of its own,
+ * and ours is better. From what the kernel's files say; what a card then does only a run tells. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

@@ -24,8 +24,8 @@ struct tool_file {
     char error[TOOL_FILE_PATH_BYTES + 192u];
 };
 
-/* All give 0, or -1 with "PATH: call: why" in `error`, and then nothing of it is left. What is there
- * already must be a regular file: the rename would replace a device or a link. */
+/* All give 0, or -1 with "PATH: call: why" in `error`, and then nothing of it is left. What is
+ * there already must be a regular file: the rename would replace a device or a link. */
 int tool_file_begin(struct tool_file *file, const char *path);
 int tool_file_end(struct tool_file *file);
 /* End in two parts, for who does something between them: PATH.part is whole; it becomes PATH. */

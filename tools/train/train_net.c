@@ -4,8 +4,8 @@
  *             -> 14x14x32 -> conv 5x5 -> 14x14x64 -> ReLU, pool
  *             -> 7x7x64 = 3136 -> 512 -> ReLU -> 10
  *
- * It has 1,663,370 parameters, 97 % of them in the first fully connected layer, whose gradient is among
- * the first that backward ends: its exchange hides behind the convolutions' backward pass. */
+ * It has 1,663,370 parameters, 97 % of them in the first fully connected layer, whose gradient is
+ * among the first that backward ends: its exchange hides behind the convolutions' backward pass. */
 #include "tools/train/train_net.h"
 
 #include <math.h>
