@@ -13,13 +13,12 @@
 #include "lib/core/accessors.h"
 #include "lib/device/device.h"
 
-/* Why a rank's memory cannot be shared. */
-enum { IPC_FINE, IPC_NOT_BUILT, IPC_KEPT, IPC_OUT_OF_REACH, IPC_OTHER_MEMORY };
-enum { IPC_EXPORTED, IPC_IMPORTS, IPC_IMPORTED };
+#define WORDS_OF(type) (sizeof(type) / sizeof(float))
 
 size_t gf_ipc_bytes(uint32_t world)
 {
-    return world * (GF_IPC_WORDS * sizeof(float) + 2 * sizeof(float) + 2 * sizeof(gf_mem));
+    return world *
+           (sizeof(struct gf_ipc_export) + sizeof(struct gf_ipc_refusal) + 2 * sizeof(gf_mem));
 }
 
 void gf_ipc_lay(struct gf_ipc *exported, char *memory, uint32_t world)
@@ -28,20 +27,20 @@ void gf_ipc_lay(struct gf_ipc *exported, char *memory, uint32_t world)
     if (memory == NULL) return;
     exported->bases = (gf_mem *)(void *)memory;
     exported->local = exported->bases + world;
-    exported->handles = (float *)(void *)(exported->local + world);
-    exported->refusals = exported->handles + world * GF_IPC_WORDS;
+    exported->exports = (struct gf_ipc_export *)(void *)(exported->local + world);
+    exported->refusals = (struct gf_ipc_refusal *)(void *)(exported->exports + world);
 }
 
-static float *handle_of(const gf_context *gf, uint32_t rank)
+static unsigned char *handle_of(const gf_context *gf, uint32_t rank)
 {
-    return gf->ipc.handles + rank * GF_IPC_WORDS;
+    return gf->ipc.exports[rank].handle;
 }
 
 /* What a rank's memory holds while the others try to reach it. Of its handle and the epoch, so that
  * neither another rank's nor an earlier one's will do. */
 static uint64_t canary_of(const gf_context *gf, uint32_t rank)
 {
-    uint64_t hash = gf_fnv_bytes(GF_FNV_START, handle_of(gf, rank) + 2, GF_GPU_HANDLE_BYTES);
+    uint64_t hash = gf_fnv_bytes(GF_FNV_START, handle_of(gf, rank), GF_GPU_HANDLE_BYTES);
     return gf_fnv_u64(gf_fnv_u64(hash, gf->epoch), rank);
 }
 
@@ -68,10 +67,11 @@ static void said(gf_context *gf, const char *what, const char *why)
 }
 
 /* This rank's reason, and the driver's own words for it. */
-static void refused(gf_context *gf, float *own, float why, const char *what)
+static void refused(gf_context *gf, struct gf_ipc_refusal *own, gf_ipc_reason reason,
+                    const char *what)
 {
-    own[0] = why;
-    own[1] = (float)gf->gpu->fault.foreign_code;
+    own->reason = reason;
+    own->foreign_code = (int32_t)gf->gpu->fault.foreign_code;
     said(gf, what, gf->gpu->fault.text);
     gf->gpu->fault = (struct gf_fault){.peer = GF_RANK_NONE}; /* nothing has failed */
 }
@@ -99,12 +99,12 @@ static void offer(gf_context *gf, int descriptor)
 gf_status gf_ipc_begin(gf_context *gf)
 {
     const struct gf_gpu_driver *driver = gf->gpu->driver;
-    float *handle;
+    struct gf_ipc_export *own;
     int descriptor = -1;
     uint32_t devices = (uint32_t)gf->warm.met[GF_MET_DEVICE];
     gf->ipc.agreed = false;
     gf->ipc.mixed = false;
-    gf->ipc.stage = IPC_EXPORTED;
+    gf->ipc.stage = GF_IPC_EXPORTS;
     if ((devices == 0) || ((gf->algorithm != GF_ALGORITHM_DIRECT) && !gf->nodes.used)) return GF_OK;
     if (devices < gf->world) {
         if (gf->on_device)
@@ -114,34 +114,37 @@ gf_status gf_ipc_begin(gf_context *gf)
                         gf->rank, devices, gf->world);
         return GF_OK;
     }
-    handle = handle_of(gf, gf->rank);
-    memset(gf->ipc.handles, 0, gf->world * GF_IPC_WORDS * sizeof(float));
+    own = &gf->ipc.exports[gf->rank];
+    memset(gf->ipc.exports, 0, gf->world * sizeof *gf->ipc.exports);
     if (driver->export_arena == NULL) {
-        handle[0] = IPC_NOT_BUILT;
-    } else if (driver->export_arena(gf->gpu, handle + 2, &descriptor) < 0) {
-        refused(gf, handle, IPC_KEPT, "device memory cannot be exported to the other ranks");
+        own->refusal.reason = GF_IPC_NOT_BUILT;
+    } else if (driver->export_arena(gf->gpu, own->handle, &descriptor) < 0) {
+        refused(gf, &own->refusal, GF_IPC_KEPT,
+                "device memory cannot be exported to the other ranks");
     } else {
         gf_status status = canary_write(gf);
         offer(gf, descriptor);
         if (status < 0) return status;
     }
-    gf_warm_post(gf, GF_COLL_ALLGATHER, gf->ipc.handles, gf->world * GF_IPC_WORDS);
+    gf_warm_post(gf, GF_COLL_ALLGATHER, (float *)(void *)gf->ipc.exports,
+                 gf->world * WORDS_OF(struct gf_ipc_export));
     return GF_AGAIN;
 }
 
 /* Where a rank of the node exports nothing there is nothing to import. */
 static void imports_begin(gf_context *gf)
 {
-    float *own = gf->ipc.refusals + 2 * gf->rank;
-    memset(gf->ipc.refusals, 0, 2 * gf->world * sizeof(float));
-    memcpy(own, handle_of(gf, gf->rank), 2 * sizeof *own);
+    memset(gf->ipc.refusals, 0, gf->world * sizeof *gf->ipc.refusals);
+    gf->ipc.refusals[gf->rank] = gf->ipc.exports[gf->rank].refusal;
+    gf->ipc.stage = GF_IPC_IMPORTS;
     gf->ipc.next = 0;
     for (uint32_t rank = 0; rank < gf->world; rank++)
-        if (is_local(gf, rank) && (handle_of(gf, rank)[0] != IPC_FINE)) gf->ipc.next = gf->world;
+        if (is_local(gf, rank) && (gf->ipc.exports[rank].refusal.reason != GF_IPC_FINE))
+            gf->ipc.next = gf->world;
 }
 
 /* GF_AGAIN: its descriptor is on its way. */
-static gf_status import(gf_context *gf, uint32_t rank, float *own)
+static gf_status import(gf_context *gf, uint32_t rank, struct gf_ipc_refusal *own)
 {
     const char *what = "device memory of another rank is out of reach";
     struct gf_node *node = gf->link->shares;
@@ -153,21 +156,21 @@ static gf_status import(gf_context *gf, uint32_t rank, float *own)
             gf_node_device_pull(node, gf_member_id_of(gf, rank), gf->polled.at_ns, &descriptor);
     if (status == GF_AGAIN) return GF_AGAIN;
     if (status < 0) {
-        own[0] = IPC_OUT_OF_REACH;
+        own->reason = GF_IPC_OUT_OF_REACH;
         said(gf, what, "its process gives no descriptor of it");
         return GF_OK;
     }
-    status = gf->gpu->driver->import_arena(gf->gpu, handle_of(gf, rank) + 2, descriptor,
+    status = gf->gpu->driver->import_arena(gf->gpu, handle_of(gf, rank), descriptor,
                                            &gf->ipc.bases[rank]);
     if (descriptor >= 0) (void)close(descriptor);
     if (status < 0) {
         gf->ipc.bases[rank] = 0;
-        refused(gf, own, IPC_OUT_OF_REACH, what);
+        refused(gf, own, GF_IPC_OUT_OF_REACH, what);
         return GF_OK;
     }
     status = canary_look(gf, rank, &same);
     if ((status < 0) || same) return status;
-    own[0] = IPC_OTHER_MEMORY;
+    own->reason = GF_IPC_OTHER_MEMORY;
     gf_log_line(&gf->log, GF_LOG_WARN,
                 "rank %u: what was imported as rank %u's device memory is other memory", gf->rank,
                 rank);
@@ -178,8 +181,8 @@ static gf_status import(gf_context *gf, uint32_t rank, float *own)
 static gf_status imports_progress(gf_context *gf)
 {
     struct gf_ipc *exported = &gf->ipc;
-    float *own = exported->refusals + 2 * gf->rank;
-    for (; (exported->next < gf->world) && (own[0] == IPC_FINE); exported->next++) {
+    struct gf_ipc_refusal *own = &exported->refusals[gf->rank];
+    for (; (exported->next < gf->world) && (own->reason == GF_IPC_FINE); exported->next++) {
         gf_status status = GF_OK;
         if (exported->next == gf->rank)
             exported->bases[gf->rank] = gf->device.base;
@@ -190,20 +193,20 @@ static gf_status imports_progress(gf_context *gf)
     return GF_OK;
 }
 
-static const char *reason(float number)
+static const char *reason_text(uint32_t reason)
 {
-    static const char *const reasons[] = {"", "its device's driver exports no memory",
-                                          "it may not export its device memory",
-                                          "it cannot reach the device memory of another rank",
-                                          "it reads other memory than another rank exported"};
-    return reasons[(number <= IPC_OTHER_MEMORY) ? (uint32_t)number : IPC_OTHER_MEMORY];
+    static const char *const texts[GF_IPC_REASON_COUNT] = {
+        "", "its device's driver exports no memory", "it may not export its device memory",
+        "it cannot reach the device memory of another rank",
+        "it reads other memory than another rank exported"};
+    return (reason < GF_IPC_REASON_COUNT) ? texts[reason] : "it gives no reason that is known";
 }
 
 /* ---- what follows of the refusals, which are the same on all ranks ---- */
 
 static bool has_refused(const gf_context *gf, uint32_t rank)
 {
-    return gf->ipc.refusals[2 * rank] != IPC_FINE;
+    return gf->ipc.refusals[rank].reason != GF_IPC_FINE;
 }
 
 /* GF_RANK_NONE: nobody has. */
@@ -242,13 +245,13 @@ static void agree(gf_context *gf)
 /* Of this rank's node, or of another one. */
 static void refusal_say(gf_context *gf, uint32_t who)
 {
-    const float *refusal = gf->ipc.refusals + 2 * who;
+    const struct gf_ipc_refusal *refusal = &gf->ipc.refusals[who];
     char whose[48] = "";
     if (gf->ipc.agreed) (void)snprintf(whose, sizeof whose, " of rank %u's node", node_of(gf, who));
     gf_log_line(&gf->log, GF_LOG_WARN,
                 "rank %u: gradients%s go %s, not from device to device: rank %u: %s (code %d)",
                 gf->rank, whose, gf_path_name(gf->ipc.agreed ? GF_PATH_STAGED : gf_path_of(gf)),
-                who, reason(refusal[0]), (int)refusal[1]);
+                who, reason_text(refusal->reason), refusal->foreign_code);
 }
 
 /* The ranks of a node sum from device to device where none of them has refused; a refusal is its
@@ -271,18 +274,16 @@ static void commit(gf_context *gf)
 gf_status gf_ipc_next(gf_context *gf)
 {
     gf_status status;
-    switch (gf->ipc.stage) {
-    case IPC_EXPORTED:
-        imports_begin(gf);
-        gf->ipc.stage = IPC_IMPORTS;
-        /* fall through */
-    case IPC_IMPORTS:
-        if ((status = imports_progress(gf)) != GF_OK) return status;
-        gf->ipc.stage = IPC_IMPORTED;
-        gf_warm_post(gf, GF_COLL_ALLREDUCE, gf->ipc.refusals, 2 * (uint64_t)gf->world);
-        return GF_AGAIN;
-    default: commit(gf); return GF_OK;
+    if (gf->ipc.stage == GF_IPC_ANSWERS) {
+        commit(gf);
+        return GF_OK;
     }
+    if (gf->ipc.stage == GF_IPC_EXPORTS) imports_begin(gf);
+    if ((status = imports_progress(gf)) != GF_OK) return status;
+    gf->ipc.stage = GF_IPC_ANSWERS;
+    gf_warm_post(gf, GF_COLL_ALLGATHER, (float *)(void *)gf->ipc.refusals,
+                 gf->world * WORDS_OF(struct gf_ipc_refusal));
+    return GF_AGAIN;
 }
 
 void gf_ipc_close(gf_context *gf)
@@ -291,7 +292,7 @@ void gf_ipc_close(gf_context *gf)
     const struct gf_gpu_driver *driver = gf->gpu->driver;
     for (uint32_t rank = 0; (exported->bases != NULL) && (rank < gf->world); rank++) {
         if ((exported->bases[rank] != 0) && (rank != gf->rank))
-            driver->give_back(gf->gpu, handle_of(gf, rank) + 2, exported->bases[rank]);
+            driver->give_back(gf->gpu, handle_of(gf, rank), exported->bases[rank]);
         exported->bases[rank] = 0;
     }
     offer(gf, -1);

@@ -5,22 +5,45 @@
 
 #include "drivers/gpu.h"
 
-/* How exporting went, a reason and a foreign code; then the handle. */
-#define GF_IPC_WORDS (GF_GPU_HANDLE_BYTES / sizeof(float) + 2)
+/* Why a rank's device memory cannot be shared, or one of its peers' cannot be reached. */
+typedef enum gf_ipc_reason {
+    GF_IPC_FINE = 0,
+    GF_IPC_NOT_BUILT,
+    GF_IPC_KEPT,
+    GF_IPC_OUT_OF_REACH,
+    GF_IPC_OTHER_MEMORY,
+    GF_IPC_REASON_COUNT
+} gf_ipc_reason;
+
+/* What a rank tells all others. An allgather moves these as bits, in words of four bytes. */
+struct gf_ipc_refusal {
+    uint32_t reason;      /* a gf_ipc_reason */
+    int32_t foreign_code; /* the GPU driver's, or 0 */
+};
+struct gf_ipc_export {
+    struct gf_ipc_refusal refusal;
+    unsigned char handle[GF_GPU_HANDLE_BYTES]; /* where nothing was refused */
+};
+_Static_assert(sizeof(struct gf_ipc_export) % sizeof(float) == 0, "it travels in words");
+
+/* How far the agreement is. */
+typedef enum gf_ipc_stage {
+    GF_IPC_EXPORTS = 0, /* all ranks' exports are gathered */
+    GF_IPC_IMPORTS,     /* this rank imports its node's, one after the other */
+    GF_IPC_ANSWERS      /* all ranks' refusals are gathered */
+} gf_ipc_stage;
 
 #define GF_UUID_WORDS 4u /* of a device, bits */
 
 struct gf_ipc {
-    /* [world * GF_IPC_WORDS] bits, by rank. All NULL on the host, and where no node has all
-     * ranks */
-    float *handles;
-    /* [2 * world] by rank: a reason, 0 for none, and the foreign code */
-    float *refusals;
+    /* [world] by rank. All are NULL on the host, and where no two ranks share a node */
+    struct gf_ipc_export *exports;
+    struct gf_ipc_refusal *refusals; /* [world] by rank */
     /* [world] each rank's device memory, as this rank's device reaches it; 0: not imported */
     gf_mem *bases;
-    gf_mem *local;  /* [world] the same of this rank's node alone, without gaps */
-    uint32_t stage; /* of the agreement */
-    uint32_t next;  /* the rank to be imported from */
+    gf_mem *local; /* [world] the same of this rank's node alone, without gaps */
+    gf_ipc_stage stage;
+    uint32_t next; /* the rank to be imported from */
     /* all ranks of this node have imported from each other: buffers are summed from device to
      * device */
     bool agreed;
