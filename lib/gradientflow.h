@@ -263,7 +263,7 @@ gf_status gf_queue_follow(gf_context *gf, gf_queue_handle queue);
 /* Multiply the loss by this before backward; a power of two, 1 unless loss_scale.enabled. It grows
  * up to 2^24 and changes from step to step: a gradient that is declared before the scale of its step
  * was asked for is refused with GF_ERR_STATE, unless that is 1. */
-float gf_loss_scale(const gf_context *gf);
+float gf_loss_scale(gf_context *gf);
 
 /* ---- learning rates ---- */
 

@@ -264,7 +264,7 @@ bool soak_model_may_be_bad(const struct soak_model *model, uint64_t step)
     return has_bad(model, step) || narrow;
 }
 
-static void scale_move(struct soak_model *model, const gf_context *gf, bool skipped)
+static void scale_move(struct soak_model *model, gf_context *gf, bool skipped)
 {
     const struct gf_config *config = &gf->config;
     if (!config->loss_scale.enabled) return;

@@ -58,7 +58,7 @@ void sparse_close(struct sparse_model *model)
 static void fill(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg)
 {
     struct sparse_model *model = arg;
-    const gf_context *gf = w->ranks[rank].gf;
+    gf_context *gf = w->ranks[rank].gf;
     const struct gf_pool_tensor *placed = &gf->tensors[tensor];
     double *row = model->gradient + rank * model->elem_count + placed->first_elem;
     for (uint64_t e = 0; e < placed->elem_count; e++) {

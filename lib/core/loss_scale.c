@@ -3,12 +3,11 @@
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 
-float gf_loss_scale(const gf_context *gf)
+float gf_loss_scale(gf_context *gf)
 {
-    gf_context *own = (gf_context *)(uintptr_t)gf;
     if (gf == NULL) return 1.0f;
-    /* not in a forked child, whose memory this may be, too */
-    if (gf_own(gf) == GF_OK) own->loss_scale.asked = gf->loss_scale.value;
+    /* A forked child may share this memory with its parent, and writes nothing. */
+    if (gf_own(gf) == GF_OK) gf->loss_scale.asked = gf->loss_scale.value;
     return gf->loss_scale.value;
 }
 
