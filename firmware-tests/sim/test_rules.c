@@ -52,11 +52,11 @@ static int close_context(void)
     X(close, STATUS, "..T..TT.TS", close_context())                                              \
     X(close_poll, STATUS, "P.AXXAAXAS", gf_close_poll(gf))                                       \
     X(close_wait_for, STATUS, "P.AXXAAXAS", gf_close_wait_for(gf, 1000))                         \
-    X(epoch_begin, STATUS, "PSSSSSSSSS", gf_regroup_begin(gf, NULL, 0))                          \
-    X(epoch_wait_for, STATUS, "PSSSSSSXSS", gf_regroup_wait_for(gf, 1000))                       \
-    X(epoch_due, VALUE, "0000000000", gf_regroup_due(gf))                                        \
-    X(epoch_poll, STATUS, "PSSSSSSXSS", gf_regroup_poll(gf))                                     \
-    X(epoch_wait, STATUS, "PSSSSSSXSS", gf_regroup_wait(gf))                                     \
+    X(regroup_begin, STATUS, "PSSSSSSSSS", gf_regroup_begin(gf, NULL, 0))                        \
+    X(regroup_wait_for, STATUS, "PSSSSSSXSS", gf_regroup_wait_for(gf, 1000))                     \
+    X(regroup_due, VALUE, "0000000000", gf_regroup_due(gf))                                      \
+    X(regroup_poll, STATUS, "PSSSSSSXSS", gf_regroup_poll(gf))                                   \
+    X(regroup_wait, STATUS, "PSSSSSSXSS", gf_regroup_wait(gf))                                   \
     X(joiners, VALUE, "0000000000", gf_joiners(gf))                                              \
     X(leave, STATUS, "PS.....XSS", gf_leave(gf))                                                 \
     X(left, VALUE, "0000000000", gf_left(gf))                                                    \
