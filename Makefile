@@ -23,11 +23,12 @@ $(if $(filter demo check,$(GOALS)),,$(eval export GF_QUIET := 1))
 endif
 
 # Debian 12 packages, the only list. The library needs the first line, the appliance the second, the tests the third, of
-# which nvcc calls the C++ compiler, too.
+# which nvcc calls the C++ compiler, too. PACKAGES_PEERS: whom `make report` compares with.
+PACKAGES_PEERS := openmpi-bin libopenmpi-dev mpich libmpich-dev libgloo-dev
 PACKAGES := gcc libc6-dev make pkg-config libucx-dev libconfig-dev libsodium-dev \
             libopenblas-serial-dev zlib1g-dev dataset-fashion-mnist \
-            libcmocka-dev g++ clang clang-format-14 libclang-rt-14-dev valgrind iproute2 mandoc spin \
-            $(if $(filter 1,$(UCX_IB)),$(PACKAGES_IB))
+            libcmocka-dev g++ clang clang-format-14 libclang-rt-14-dev valgrind iproute2 mandoc spin python3 gnuplot-nox \
+            $(if $(filter 1,$(UCX_IB)),$(PACKAGES_IB)) $(if $(filter 1,$(REPORT)),$(PACKAGES_PEERS))
 
 CFLAGS ?= -O2 -g
 LIBRARIES ?= /usr/lib/$(shell $(CC) -print-multiarch)
@@ -115,6 +116,8 @@ TOOL_SHARED := $(filter-out %/tool_context.o,$(call objects,tools/common/*.c))
 # Opens contexts and GPUs: for those that do, for it brings all drivers with it.
 TOOL_CONTEXT := $(BUILD)/tools/common/tool_context.o
 $(addprefix $(BUILD)/gf-,check perf train): $(TOOL_CONTEXT)
+# gf-run has the coordinator in a child.
+$(BUILD)/gf-run: $(addprefix $(BUILD)/tools/coordinator/coordinator_,config.o serve.o)
 .SECONDEXPANSION:
 $(BUILD)/gf-%: $$(call objects,tools/$$*/*.c) $$(TOOL_SHARED) $(LIB) $(SIM_LIB)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(SIM_LIB) $(LIB) $(if $(filter %gf-train,$@),$(BLAS_LIBS)) $(LINK_LIBS)
@@ -142,6 +145,12 @@ FORMAT ?= clang-format-14
 format: ## lay every C and CUDA file out by .clang-format
 	@command -v $(FORMAT) >/dev/null || { echo "format: needs $(FORMAT) (Debian's package clang-format-14)"; exit 1; }
 	@git ls-files '*.c' '*.h' '*.cu' '*.cuh' '*.cc' | xargs $(FORMAT) -i
+
+PAGES = $(shell git ls-files '*.md')
+pages: ## lay every page out with one sentence a line
+	@python3 firmware-tests/support/sentences.py $(PAGES)
+pictures: ## draw the pictures of the pages, lib/pictures/*.svg
+	@python3 lib/pictures/pictures.py
 
 flags: ## what an appliance is linked with
 	@:$(info -I$(BUILD)/include $(LIB) $(subst ',,$(LINK_LIBS)))

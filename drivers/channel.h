@@ -20,10 +20,11 @@ struct gf_channel_setup {
     uint32_t connections_max; /* of the coordinator's end; a member's has one */
     uint64_t job_id;          /* connections of another job are refused */
     const char *address;      /* numeric IP:port */
-    const char *bind;         /* numeric IP that a member dials from, or empty */
-    const char *key_file;     /* of the job, or empty */
-    bool insecure;            /* over a network, without a key */
-    uint64_t keepalive_ns;    /* a connection whose other host is silent for so long broke */
+    const char
+        *bind; /* numeric IP that a member dials from, and a coordinator listens at; or empty */
+    const char *key_file;  /* of the job, or empty */
+    bool insecure;         /* over a network, without a key */
+    uint64_t keepalive_ns; /* a connection whose other host is silent for so long broke */
     struct gf_log log;
     void *arg; /* gf_drivers.channel_arg: the simulated world */
 };
@@ -38,7 +39,9 @@ typedef enum gf_channel_event_kind {
 typedef enum gf_channel_end {
     GF_CHANNEL_BROKE = 0, /* it may run: nothing comes from its host, or the connection was reset */
     GF_CHANNEL_CLOSED,    /* it runs, and has closed the connection on purpose */
-    GF_CHANNEL_DIED /* its own kernel has closed the connection or refuses one: it has ended */
+    /* its own kernel has closed the connection, or refuses one where a coordinator was met before:
+     * it has ended */
+    GF_CHANNEL_DIED
 } gf_channel_end;
 
 struct gf_channel_event {
@@ -55,6 +58,7 @@ struct gf_channel_driver;
 struct gf_channel {
     const struct gf_channel_driver *driver;
     uint32_t connections_max;
+    uint64_t sent_bytes; /* payload; who sends adds */
     struct gf_fault fault;
 };
 
@@ -77,7 +81,9 @@ struct gf_channel_driver {
     /* Closes a connection on purpose, once what was sent has left or the other end is gone. No
      * event follows. */
     void (*drop)(struct gf_channel *channel, uint32_t connection);
-    /* A member's end: begins to connect to the coordinator. CONNECTED or ENDED follows. */
+    /* A member's end: begins to connect to the coordinator. CONNECTED or ENDED follows, whose text
+     * says why; or poll() gives an error, where what listens there refuses this process before any
+     * coordinator was met (another job, key or version): to try again would not help. */
     void (*dial)(struct gf_channel *channel, uint64_t now_ns);
     bool (*flushed)(struct gf_channel *channel); /* the kernel has all that was sent */
     /* Readable when poll() may have something to do; -1: there is none. Time alone does not make it
@@ -85,6 +91,8 @@ struct gf_channel_driver {
     int (*wake_fd)(struct gf_channel *channel);
     void (*close)(struct gf_channel *channel);
 };
+
+extern const struct gf_channel_driver gf_channel_tcp;
 
 #ifdef __cplusplus
 }

@@ -38,7 +38,7 @@ extern const struct gf_drivers gf_drivers_tcp;
 
 /* &gf_drivers_all, unless the program defines it: then only the drivers that the program's table
  * names are linked.
- *     static const struct gf_drivers mine = {.link = &my_link, .rendezvous = &gf_rendezvous_tcp,
+ *     static const struct gf_drivers mine = {.link = &my_link, .channel = &gf_channel_tcp,
  *                                            .clock = &gf_clock_monotonic};
  *     const struct gf_drivers *const gf_drivers_default = &mine; */
 extern const struct gf_drivers *const gf_drivers_default;

@@ -6,7 +6,7 @@ const struct gf_drivers gf_drivers_all = {
 #if GF_WITH_UCX
     .fabric = &gf_link_ucx,
 #endif
-    .rendezvous = &gf_rendezvous_tcp,
+    .channel = &gf_channel_tcp,
 #if GF_WITH_CUDA
     .gpu = &gf_gpu_cuda,
     .gpu_kernels = &gf_gpu_cuda_kernels,

@@ -3,6 +3,6 @@
 
 const struct gf_drivers gf_drivers_tcp = {
     .link = &gf_link_tcp,
-    .rendezvous = &gf_rendezvous_tcp,
+    .channel = &gf_channel_tcp,
     .clock = &gf_clock_monotonic,
 };

@@ -153,6 +153,20 @@ static uint64_t job_hash(uint64_t hash, const char *text)
     return (hash != 0) ? hash : 1;
 }
 
+#define JOB_NAME_MAX 100u
+
+uint64_t gf_identity_job(const char *text)
+{
+    uint64_t number = 0;
+    size_t length = strlen(text);
+    if (text[strspn(text, "0123456789")] == 0)
+        return decimal_parse(text, UINT64_MAX, &number) ? number : 0;
+    if ((length > JOB_NAME_MAX) || !is_id(text)) return 0;
+    for (size_t i = 0; i < length; i++)
+        if ((text[i] <= ' ') || (text[i] > '~')) return 0; /* a blank that one of two has */
+    return job_hash(0, text);
+}
+
 static uint64_t job_of(const struct launcher *launcher)
 {
     const char *part = variable(launcher->part);
@@ -247,20 +261,41 @@ static gf_status master_get(struct gf_identity *identity, struct gf_fault *fault
     return refuse(fault_out, "MASTER_ADDR", host, "a host of fewer than 120 bytes");
 }
 
+static gf_status own_job_get(struct gf_identity *identity, struct gf_fault *fault_out)
+{
+    const char *job = variable("GF_JOB");
+    if ((job == NULL) || (job[strspn(job, "0")] == 0)) return GF_OK;
+    identity->job_id = gf_identity_job(job);
+    if (identity->job_id != 0) return GF_OK;
+    return refuse(fault_out, "GF_JOB", job, GF_IDENTITY_JOB_ALLOWED);
+}
+
+static gf_status truth_get(const char *name, bool *value_out, struct gf_fault *fault_out)
+{
+    const char *text = variable(name);
+    *value_out = (text != NULL) && (strcmp(text, "1") == 0);
+    if ((text == NULL) || *value_out || (strcmp(text, "0") == 0)) return GF_OK;
+    return refuse(fault_out, name, text, "0 or 1");
+}
+
 /* What is ours, whoever has started the ranks. */
 static gf_status own_get(struct gf_identity *identity, struct gf_fault *fault_out)
 {
+    const char *coordinator = variable("GF_COORDINATOR");
     const char *address = variable("GF_ADDRESS");
-    const char *rejoin = variable("GF_REJOIN");
     if (address != NULL) {
         if (strlen(address) >= sizeof identity->address)
             return refuse(fault_out, "GF_ADDRESS", address,
                           "host:port or IP:port of fewer than 128 bytes");
         (void)snprintf(identity->address, sizeof identity->address, "%s", address);
     }
-    if ((rejoin != NULL) && (strcmp(rejoin, "0") != 0) && (strcmp(rejoin, "1") != 0))
-        return refuse(fault_out, "GF_REJOIN", rejoin, "0 or 1");
-    identity->rejoin = (rejoin != NULL) && (rejoin[0] == '1');
+    if ((truth_get("GF_REJOIN", &identity->rejoin, fault_out) < 0) ||
+        (truth_get("GF_ELASTIC", &identity->elastic, fault_out) < 0))
+        return GF_ERR_CONFIG;
+    identity->place_said = coordinator != NULL;
+    identity->is_separate = (coordinator != NULL) && (strcmp(coordinator, "separate") == 0);
+    if ((coordinator != NULL) && !identity->is_separate && (strcmp(coordinator, "rank0") != 0))
+        return refuse(fault_out, "GF_COORDINATOR", coordinator, "rank0 or separate");
     return GF_OK;
 }
 
@@ -284,8 +319,7 @@ gf_status gf_identity_get(struct gf_identity *identity_out, struct gf_fault *fau
     identity.rank = (uint32_t)rank;
     if ((number_get(launcher->local, "a place in the node", 0, GF_WORLD_MAX - 1, &rank, fault_out) <
          0) ||
-        (number_get("GF_JOB", "a number of 64 bits", 0, UINT64_MAX, &identity.job_id, fault_out) <
-         0))
+        (own_job_get(&identity, fault_out) < 0))
         return GF_ERR_CONFIG;
     identity.local = (uint32_t)rank;
     identity.world = (uint32_t)world;

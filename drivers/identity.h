@@ -20,6 +20,9 @@ struct gf_identity {
     /* where torchrun's ranks meet if nobody says an address; likewise, or empty */
     char master[GF_TEXT_MAX];
     bool rejoin;        /* GF_REJOIN is 1 */
+    bool elastic;       /* GF_ELASTIC is 1 */
+    bool place_said;    /* GF_COORDINATOR is set, */
+    bool is_separate;   /* to "separate" */
     const char *source; /* "GF_RANK", "SLURM_PROCID", ..: for logs and errors */
 };
 
@@ -28,7 +31,8 @@ struct gf_identity {
 #define GF_MASTER_PORT_FIRST 20000u
 #define GF_MASTER_PORT_LAST 25999u
 
-/* GF_RANK/GF_WORLD/GF_JOB/GF_ADDRESS/GF_REJOIN first, then torchrun, Open MPI, PMI, Slurm, PMIx.
+/* GF_RANK/GF_WORLD/GF_JOB/GF_ADDRESS/GF_REJOIN/GF_COORDINATOR first, then torchrun, Open MPI, PMI,
+ * Slurm, PMIx.
  * GF_OK and *identity_out, or GF_AGAIN where no launcher's names are set (*identity_out is
  * untouched), or GF_ERR_CONFIG with *fault_out where they are malformed (a rank that is no number,
  * or not below the world) or name a process that no launcher has started (a batch script). */
@@ -36,6 +40,12 @@ gf_status gf_identity_get(struct gf_identity *identity_out, struct gf_fault *fau
 
 /* GF_ADDRESS, else `said`, the configuration's, else torchrun's; empty: nobody says one. */
 const char *gf_identity_address(const struct gf_identity *identity, const char *said);
+
+/* What GF_JOB and --job of the tools say: a number as it is, a name by its hash. 0: it is neither,
+ * or 0. */
+#define GF_IDENTITY_JOB_ALLOWED \
+    "a number of 64 bits, or a name of at most 100 letters, digits and signs"
+uint64_t gf_identity_job(const char *text);
 
 #define GF_IDENTITY_SIGN_BYTES 200u
 /* Of GF_AGAIN: is there a sign of a launcher that is not read? Then this is no job of one. What it

@@ -4,27 +4,29 @@
 #ifndef GF_LINK_H
 #define GF_LINK_H
 
+#include "address.h"
 #include "gpu.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* A tag names epoch, step, buffer and move; the driver adds the sender. Two messages under way
+/* A tag names generation, step, buffer and move; the driver adds the sender. Two messages under way
  * between the same ranks never share a tag, so a lost one is never mistaken for the next. 51 bits:
- *     epoch 7 | step 12 | buffer 15 | move 17        (each modulo its width)
+ *     generation 7 | step 12 | buffer 15 | move 17        (each modulo its width)
  * Fused buffers are numbered from 0; numbers from GF_TAG_BUFFER_OTHER up are vote, norms and public
  * requests. */
 #define GF_TAG_MOVE_BITS 17
 #define GF_TAG_BUFFER_BITS 15
 #define GF_TAG_STEP_BITS 12
-#define GF_TAG_EPOCH_BITS 7
-#define GF_TAG_BITS (GF_TAG_MOVE_BITS + GF_TAG_BUFFER_BITS + GF_TAG_STEP_BITS + GF_TAG_EPOCH_BITS)
+#define GF_TAG_GENERATION_BITS 7
+#define GF_TAG_BITS \
+    (GF_TAG_MOVE_BITS + GF_TAG_BUFFER_BITS + GF_TAG_STEP_BITS + GF_TAG_GENERATION_BITS)
 #define GF_TAG_BUFFER_OTHER (1u << 14)
 
-static inline uint64_t gf_tag(uint32_t epoch, uint64_t step, uint32_t buffer)
+static inline uint64_t gf_tag(uint32_t generation, uint64_t step, uint32_t buffer)
 {
-    uint64_t tag = epoch & ((1u << GF_TAG_EPOCH_BITS) - 1);
+    uint64_t tag = generation & ((1u << GF_TAG_GENERATION_BITS) - 1);
     tag = (tag << GF_TAG_STEP_BITS) | (step & ((1u << GF_TAG_STEP_BITS) - 1));
     tag = (tag << GF_TAG_BUFFER_BITS) | (buffer & ((1u << GF_TAG_BUFFER_BITS) - 1));
     return tag << GF_TAG_MOVE_BITS;
@@ -34,14 +36,15 @@ static inline uint64_t gf_tag_move(uint64_t tag, uint64_t move)
     return tag | (move & ((1u << GF_TAG_MOVE_BITS) - 1));
 }
 
+#define GF_DATA_PLACES_MAX 8u
 struct gf_link;
-struct gf_rendezvous;
 
 /* Texts are the caller's for as long as the link is open. */
 struct gf_link_setup {
-    uint32_t rank;
+    uint32_t rank; /* of the first generation, as world; reset() tells those of the next */
     uint32_t world;
-    uint32_t epoch;
+    uint32_t ranks_max; /* no generation has more: tables have so many places */
+    uint32_t generation;
     uint32_t requests_max;    /* posted sends and receives under way at once, at most */
     size_t message_bytes_max; /* largest message */
     size_t region_bytes;      /* exchange region; 0 is valid */
@@ -58,15 +61,23 @@ struct gf_link_setup {
     /* tcp: of what a peer may send before its receive is posted; 0: 4 MiB in equal shares, from
      * 256 KiB to 1 MiB each */
     uint32_t credit_bytes;
+    /* exchange.timeout, of which edge_is_broken() waits for a part; 0: it does not */
+    uint64_t timeout_ns;
     bool checksum; /* tcp: of every payload, in software and on the wire; no MAC */
     /* ucx: networks, on which nobody can prove the key, that keep strangers out by themselves */
     bool trusted_fabric;
     bool insecure; /* ucx over tcp: that it takes what anybody writes is known */
     struct gf_log log;
     void *arg; /* gf_drivers.link_arg: the simulated network */
-    /* tcp: through which connections come; open for longer than the link. NULL: it never opens a
-     * network */
-    struct gf_rendezvous *rendezvous;
+    /* tcp, of its listener for connections: those of another job are refused; the job's address, for
+     * the way out of this host (NULL or empty: it never opens a network); a numeric IP or nothing;
+     * "26000-31999", in which its port is to be, or nothing */
+    uint64_t job_id;
+    const char *address, *bind, *ports;
+    uint64_t keepalive_ns;
+    /* this host's addresses, beside the one that leads to the job's, at which it listens too, with
+     * the same port; family 0 ends them */
+    struct gf_place data_places[GF_DATA_PLACES_MAX];
     /* open, and for longer than the link. NULL: all messages lie in host memory */
     struct gf_gpu *gpu;
     gf_mem device; /* of it: where messages may lie, should the link reach it */
@@ -95,8 +106,6 @@ struct gf_link {
      * this process */
     struct gf_node *shares;
     bool network; /* what leaves the node is open */
-    /* the caller's, before reset(): all that mapped the region and stay out have ended */
-    bool region_stays;
     /* ranks of a node with different ones leave it by different devices; 0: not known */
     uint64_t device;
     /* since open, or since network(): messages may lie in setup.device, too */
@@ -105,14 +114,6 @@ struct gf_link {
 
 /* one message under way: req_size_bytes, 64-byte aligned, contents are the driver's */
 struct gf_req;
-
-/* Links and rendezvous know ranks by their member ids, which never change. ids[] has that of each
- * rank of the epoch, or of each rank of a part of it; NULL: the rank itself. Here alone a rank
- * becomes a member id. */
-static inline uint32_t gf_member_at(const uint32_t *ids, uint32_t rank)
-{
-    return (ids == NULL) ? rank : ids[rank];
-}
 
 /* What a rank finds of a fabric. */
 typedef enum gf_fabric {
@@ -150,7 +151,7 @@ struct gf_link_driver {
 
     /* This rank's endpoint address; endpoint_out[endpoint_bytes_max]. */
     gf_status (*endpoint)(struct gf_link *link, void *endpoint_out, size_t *size_bytes_out);
-    /* Reach `peer` (which may be this rank: then a no-op) by its endpoint address. GF_AGAIN: under
+    /* Reach rank `peer` of this generation (which may be this rank: then a no-op) by its endpoint address. GF_AGAIN: under
      * way, to be called again with the same, for all peers in turn: each may wait until another is
      * reached. GF_OK again where it is. */
     gf_status (*connect)(struct gf_link *link, uint32_t peer, const void *endpoint,
@@ -174,7 +175,7 @@ struct gf_link_driver {
      * with GF_ERR_ABORTED, or with GF_OK if it had ended before. Does not progress. */
     gf_status (*test)(struct gf_link *link, struct gf_req *req);
     /* A request to end it early; test() still decides. Sends often cannot be cancelled. A message
-     * on its way to a cancelled receive may be lost: this epoch has no other use for its tag. */
+     * on its way to a cancelled receive may be lost: this generation has no other use for its tag. */
     void (*cancel)(struct gf_link *link, struct gf_req *req);
     /* GF_OK: something moved; GF_AGAIN: nothing to do; an error: the link has failed. */
     gf_status (*progress)(struct gf_link *link);
@@ -183,6 +184,12 @@ struct gf_link_driver {
      * the network between them has a smaller MTU than their hosts. May be NULL where nobody
      * knows. */
     bool (*large_lost)(struct gf_link *link, uint32_t *peer_out, uint32_t *packet_bytes_out);
+
+    /* Is the way to `peer`, whose process lives, broken by what the kernel or the card says now? Asked
+     * when an operation has failed, and at an inquiry; whose process computes, does not read, or is
+     * slow is none. True: fault_out says it, with both ends, the address and errno: GF_ERR_LINK; or
+     * GF_ERR_SYSTEM with this rank as peer: it lacks something itself. NULL: never. */
+    bool (*edge_is_broken)(struct gf_link *link, uint32_t peer, struct gf_fault *fault_out);
 
     /* GF_OK: it is safe to poll(2) wake_fd for reading; GF_AGAIN: progress() must be called first.
      * May be NULL where there is none. */
@@ -202,11 +209,12 @@ struct gf_link_driver {
     void (*flag_arm)(struct gf_link *link, size_t offset_bytes);
     void (*flag_sleep)(struct gf_link *link, size_t offset_bytes, uint64_t timeout_ns);
 
-    /* All requests end (test() gives GF_ERR_ABORTED), peers are forgotten, the region is zeroed,
-     * and mapped anew unless region_stays; endpoint() and connect() follow. What was sent and has not
-     * left is lost: nobody of the next epoch waits for it. May allocate, like open. */
-    gf_status (*reset)(struct gf_link *link, uint32_t epoch);
-    /* The same, in the same epoch, with what is for a network or without. NULL where node is 0. */
+    /* The next generation, in which this is `rank` of `world`, at most ranks_max. All requests end
+     * (test() gives GF_ERR_ABORTED), peers are forgotten, another region is mapped, which is zero;
+     * endpoint() and connect() follow. What was sent and has not left is lost: nobody of the next
+     * generation waits for it. May allocate, like open. */
+    gf_status (*reset)(struct gf_link *link, uint32_t generation, uint32_t rank, uint32_t world);
+    /* The same, in the same generation, with what is for a network or without. NULL where node is 0. */
     gf_status (*network)(struct gf_link *link, bool on);
     /* All requests end at once as with reset(), and peers are forgotten; the region stays as it is.
      * From here on only test(), the region, reset() and close() are of use. Waits for nobody: an

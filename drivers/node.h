@@ -2,7 +2,7 @@
  * no driver of its own; a network driver holds one, asks it first, and carries only what it does
  * not.
  *
- *     the region  a sealed memfd a rank and epoch. A peer asks for it over a unix socket that has
+ *     the region  a sealed memfd a rank and generation. A peer asks for it over a unix socket that has
  *                 no name in a file system, maps it and closes the descriptor: no file, no process
  *                 id, nothing is left after kill -9
  *     messages    announced in the receiver's memory, read from the sender's; link.h's contract
@@ -12,7 +12,7 @@
  * Faults, the region, its size and the node itself are told in the struct gf_link that the node was
  * opened for, and its messages are counted there.
  * Nothing here blocks; only open, connect and reset map memory, and nothing allocates otherwise.
- * Ranks are member ids, as in link.h. */
+ * Ranks count as in link.h: those of the generation. */
 #ifndef GF_NODE_H
 #define GF_NODE_H
 
@@ -52,9 +52,8 @@ gf_status gf_node_open(const struct gf_link_setup *setup, void *state, struct gf
 void gf_node_close(struct gf_node *node); /* NULL is valid */
 /* As gf_link_driver.drop: all requests end, peers are unmapped, the region stays. */
 void gf_node_drop(struct gf_node *node);
-/* As gf_link_driver.reset: another region unless link->region_stays, zeroed; offer_put() and
- * connect() follow. */
-gf_status gf_node_reset(struct gf_node *node, uint32_t epoch);
+/* As gf_link_driver.reset: another region; offer_put() and connect() follow. */
+gf_status gf_node_reset(struct gf_node *node, uint32_t generation, uint32_t rank, uint32_t world);
 
 /* This rank's part of its endpoint address. */
 void gf_node_offer_put(const struct gf_node *node, unsigned char offer_out[GF_NODE_OFFER_BYTES]);
@@ -62,7 +61,7 @@ void gf_node_offer_put(const struct gf_node *node, unsigned char offer_out[GF_NO
  * waits until the other has mapped it too. Both ends come to the same answer: GF_OK: map(peer) is
  * not NULL, and messages go through here; GF_AGAIN: under way; GF_ERR_PEER: the peer is of another
  * node, or one of the two refused (one log line): the network's; GF_ERR_DATA, GF_ERR_MISMATCH: the
- * offer is malformed or of another rank or epoch; told in link->fault. */
+ * offer is malformed or of another rank or generation; told in link->fault. */
 gf_status gf_node_connect(struct gf_node *node, uint32_t peer, const unsigned char *offer,
                           size_t offer_bytes, uint64_t now_ns);
 

@@ -6,6 +6,7 @@
 
 #include "address.h"
 #include "fault.h"
+#include "link.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -13,7 +14,6 @@ extern "C" {
 
 #define GF_FRAME_PAYLOAD_MAX 4096u
 #define GF_CONTROL_ADDRESS_BYTES 64u
-#define GF_DATA_PLACES_MAX 8u
 
 struct gf_rendezvous_setup {
     uint32_t rank;
@@ -158,8 +158,6 @@ struct gf_rendezvous_driver {
     void (*data_end)(struct gf_rendezvous *rendezvous);
     void (*close)(struct gf_rendezvous *rendezvous);
 };
-
-extern const struct gf_rendezvous_driver gf_rendezvous_tcp;
 
 #ifdef __cplusplus
 }

@@ -126,7 +126,7 @@ $(BUILD)/firmware-tests/program_faulty_train: $(BUILD)/firmware-tests/process/pr
 $(BUILD)/firmware-tests/program_ucx_faults: $(BUILD)/firmware-tests/process/program_ucx_faults.o $(UCX_OBJ) \
     $(BUILD)/tools/train/train_main.o $(TRAIN_OBJ) $(TRAIN_FATBIN) $(LIB) $(SIM_LIB)
 	$(FAULTY_LINK) $(UCX_FAULTS) $(UCX_APART)
-OTHER_OBJ := $(patsubst %,$(BUILD)/other/%.o,lib/core/open drivers/tcp/rendezvous_tcp_accept drivers/tcp/rendezvous_tcp_connect)
+OTHER_OBJ := $(patsubst %,$(BUILD)/other/%.o,lib/core/open drivers/tcp/channel_take drivers/tcp/channel_dial)
 $(BUILD)/firmware-tests/other_version_train: $(OTHER_OBJ) $(BUILD)/tools/train/train_main.o $(TRAIN_OBJ) $(TRAIN_FATBIN) $(LIB) $(SIM_LIB)
 	$(FAULTY_LINK)
 $(BUILD)/other/%.o: %.c firmware-tests/process/other_version.h $(BUILD)/compile.used
@@ -261,6 +261,10 @@ $(BUILD)/firmware-tests/fuzz_trace: $(call without_main,trace) $(patsubst %,$(BU
 $(BUILD)/firmware-tests/fuzz_%: $(BUILD)/firmware-tests/fuzz/fuzz_%.o $(BUILD)/libtest.a $(SIM_LIB) $(LIB)
 	$(CC) $(CFLAGS) -fsanitize=$(SAN:fuzzer-no-link%=fuzzer%) -o $@ $(filter %.o,$^) $(BUILD)/libtest.a $(SIM_LIB) $(LIB) $(LINK_LIBS) -lcmocka
 
+report: ## every benchmark that README.md and results/ cite, their tables and charts, of one commit (about 2 hours, root); QUICK=1: ten minutes, to $(BUILD)/report-quick; PARTS="memory plan"
+	@$(MAKE) --no-print-directory deps REPORT=1
+	@$(MAKE) --no-print-directory -s -j2 all tests
+	@BUILD=$(BUILD) PYTHONDONTWRITEBYTECODE=1 python3 firmware-tests/bench/report.py measure $(if $(QUICK),--quick) --parts "$(PARTS)"
 bench-ops: $(BUILD)/firmware-tests/bench_ops ## what element ops move past the cache, beside memcpy
 	$<
 bench-peers: all ## allreduce in shared memory beside Open MPI, MPICH, Gloo and UCC, where they are installed, and steps of ResNet-50 and GPT-2 (20 minutes)

@@ -13,15 +13,15 @@ struct gf_drivers; /* drivers.h; NULL: those that the program links */
 
 /* Memory of the appliance that is part of a run's state, as weights and moments of its own
  * optimizer: gf_state_save() and gf_state_load() hold it, gf_broadcast_weights() sends it, and a
- * rank that lags, rejoins or is new gets it with the rest when an epoch begins, so that it is the
+ * rank that lags, rejoins or is new gets it with the rest when a generation begins, so that it is the
  * same on all ranks. The library looks at it, and writes it, inside of those calls alone, and from
- * gf_regroup_begin() (where this rank comes in: from gf_open()) until the epoch has begun.
+ * gf_regroup_begin() (where this rank comes in: from gf_open()) until the generation has begun.
  * What the optimizer writes is what the last applied step left: it is written between
  * gf_step_wait() and gf_update() or gf_updated(), and from the first byte to that call no other
  * call of the library is made; gf_broadcast_weights(), gf_state_save() and gf_regroup_due()'s
  * gf_regroup_begin() are refused (GF_ERR_STATE) while a step is whole and not applied. What no step
  * makes equal, as the running means of a batch normalisation, which forward writes on each rank
- * from its own samples, may be written at any time but then: after an epoch's begin it is that of
+ * from its own samples, may be written at any time but then: after a generation's begin it is that of
  * one rank, and a step that is dropped on the way has left its trace in it. */
 #define GF_STATE_EXTRA_MAX 65536u
 struct gf_state_extra {
@@ -55,21 +55,23 @@ struct gf_config {
         bool elastic;
     } job;
     struct {
-        /* where rank 0 listens: numeric IP:port, or host:port where resolve is set. Torchrun's
-         * variables go before the default; empty: 127.0.0.1:7117 */
+        /* where the coordinator listens: numeric IP:port, or host:port where resolve is set.
+         * Torchrun's variables go before the default; empty: 127.0.0.1:7117 */
         char address[GF_TEXT_MAX];
         /* numeric IP this rank listens on or connects from; empty: any route to the address */
         char bind[GF_TEXT_MAX];
-        /* "first-last": where a rank but 0 listens, for the connections of sockets between nodes and
-         * as it may have to coordinate; empty: 26000-31999 */
+        /* "first-last": where a rank listens for the connections of sockets between nodes; empty:
+         * 26000-31999 */
         char ports[16];
-        /* for rank 0, then for the others; and of each epoch that is to begin; 0: 1 min */
+        /* for the coordinator, then for the others; and of each generation that is to begin; 0: 1
+         * min */
         uint64_t join_timeout_ns;
         uint64_t keepalive_ns; /* TCP keepalive period, rounded up to whole seconds; 0: 5 s */
         char key_file[GF_PATH_MAX_BYTES]; /* empty: no authentication */
         bool insecure;                    /* listen beyond loopback without a key */
-        /* this rank was of the job, has ended and was started anew: see gf_rejoined() */
+        /* whoever started this rank has reaped the process that had it before: see gf_rejoined() */
         bool rejoin;
+        gf_coordinator_place coordinator; /* the same on all ranks */
     } rendezvous;
     struct {
         /* what carries messages between nodes; for the whole job, see gf_link_choice */

@@ -1,6 +1,6 @@
 /* The context. Each folder declares its part in its own header, and all parts are embedded here:
  * every function of lib/ can reach all of it, and many write into another folder's part (the vote
- * into the step and the change of epoch). No program sees it; some tests do. layout.h: what memory
+ * into the step and the regroup). No program sees it; some tests do. layout.h: what memory
  * is made of. */
 #ifndef GF_CONTEXT_H
 #define GF_CONTEXT_H
@@ -22,8 +22,7 @@
 #include "lib/core/wait.h"
 #include "lib/core/warm.h"
 #include "lib/device/ipc.h"
-#include "lib/elastic/epoch.h"
-#include "lib/membership/members.h"
+#include "lib/control/regroup.h"
 #include "lib/observe/observed.h"
 #include "lib/optimizer/update.h"
 #include "lib/sparse/sparse.h"
@@ -38,16 +37,13 @@ struct gf_context {
     struct gf_config config; /* effective */
     struct gf_log log;
     struct gf_error error;
-    uint32_t rank, world, epoch;
-    /* [world] ranks of the first epoch, which links and rendezvous know; NULL: the same */
-    const uint32_t *ids;
+    uint32_t rank, world, generation;
 
     struct gf_drivers drivers;
     struct gf_ticks ticks; /* of drivers.clock */
     struct gf_link *link;
-    struct gf_rendezvous *rendezvous;
-    struct gf_members *members;
-    struct gf_position *position; /* the members': this rank's */
+    struct gf_control *control;
+    struct gf_position position; /* this rank's, as control tells it */
     struct gf_gpu *gpu;
     struct gf_queue queue; /* of element ops on the pools, in order */
     /* of what is packed into dense buffers, after the appliance's tensors */
@@ -91,7 +87,7 @@ struct gf_context {
     struct gf_warm warm;
     struct gf_nodes nodes;
     gf_algorithm algorithm; /* what is asked for, known when the warm-up ends (choose.h) */
-    /* direct's in this epoch: fewer after a shrink, which the memory has room for */
+    /* direct's in this generation: fewer after ranks have gone, which the memory has room for */
     uint32_t lane_ranks;
     struct gf_waiting waiting;
     struct gf_polled polled;

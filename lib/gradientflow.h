@@ -9,7 +9,7 @@
  *     independent of each other, and threads may open and close them at once.
  *   - A call that "may block" polls until it is done or its deadline has passed; every other call
  *     returns at once. gf_open() and gf_close() take what opening and closing drivers takes, some of
- *     which have bounds of their own that stand there; polls of a join and of an epoch that make the
+ *     which have bounds of their own that stand there; polls of a join and of a regroup that make the
  *     link anew take what the pages of the exchange region take.
  *   - "gf_.._wait_for(.., bound_ns)" is "gf_.._wait(..)" that gives GF_AGAIN once it has blocked for
  *     bound_ns: nothing is lost, and it is called again, as by a binding that looks for signals in
@@ -109,8 +109,9 @@ gf_status gf_open_wait(gf_context *gf);
  * gf_open_wait() returns. */
 gf_status gf_open_wait_for(gf_context *gf, uint64_t bound_ns);
 
-/* May block up to exchange.timeout_ns: lets the other ranks finish, then gives everything back to
- * the system. NULL is valid. A failed context waits for nobody and closes with GF_OK; so it does
+/* May block up to exchange.timeout_ns, and where the coordinator of the job runs in this process
+ * (rank 0, unless rendezvous.coordinator says otherwise) until all other ranks have closed: lets the
+ * other ranks finish, then gives everything back to the system. NULL is valid. A failed context waits for nobody and closes with GF_OK; so it does
  * inside a step or with a request under way, which is an abort to the others. The memory is the
  * caller's again. GF_ERR_TIMEOUT: some did not leave in time; this rank has. What closing itself may
  * take, failed or not: 0.2 s until the last words have been sent, a second until the other hosts
@@ -126,11 +127,11 @@ gf_status gf_close_poll(gf_context *gf);
  * gf_close_poll() returns. */
 gf_status gf_close_wait_for(gf_context *gf, uint64_t bound_ns);
 
-/* 0 for NULL. A new epoch changes both: draw samples by what they are now, for example from
- * (gf_steps() * gf_world() + gf_rank()) * batch on, and each epoch's ranks share the data anew. */
+/* 0 for NULL. A new generation changes both: draw samples by what they are now, for example from
+ * (gf_steps() * gf_world() + gf_rank()) * batch on, and each generation's ranks share the data anew. */
 uint32_t gf_rank(const gf_context *gf);
 uint32_t gf_world(const gf_context *gf);
-/* Rank (its member id), world and world_max at open: no epoch changes them, a restarted rank has
+/* Rank (its member id), world and world_max at open: no generation changes them, a restarted rank has
  * them again. */
 uint32_t gf_first_rank(const gf_context *gf);
 uint32_t gf_first_world(const gf_context *gf);
@@ -138,7 +139,7 @@ uint32_t gf_world_max(const gf_context *gf);
 
 /* ---- the step ---- */
 
-/* 0 for an index that is no tensor; gf_gradient() also where no context is open, or its epoch
+/* 0 for an index that is no tensor; gf_gradient() also where no context is open, or its generation
  * failed without a link. gf_gradient(gf, i) [tensors[i].elem_count] of tensors[i].type: layers
  * write here. It is the library's from gf_tensor_ready(gf, i) until gf_step_wait() gives GF_OK, and
  * then holds the average over all ranks, as exchange.average says (with an optimizer of the
@@ -148,7 +149,7 @@ uint32_t gf_world_max(const gf_context *gf);
  * gf_update() applies, and the first gf_gradient_norm() of a step measures, is what is there then;
  * later nothing of the step depends on it. On a GPU such a write comes after
  * gf_queue_follow() on its queue, and has ended before gf_update() or gf_gradient_norm() is called
- * where these are to see it. Addresses do not change while the context is open, but for an epoch's
+ * where these are to see it. Addresses do not change while the context is open, but for a generation's
  * begin, which zeroes.
  * gf_weight(gf, i): the fp32 master weight; 0 without an optimizer. gf_weight_half(gf, i): the copy
  * in optimizer.half_weights; 0 without one. Where an interface has no bf16
@@ -330,7 +331,7 @@ gf_status gf_request_wait_for(gf_context *gf, struct gf_request *request, uint64
 void gf_block(uint64_t elem_count, uint32_t world, uint32_t rank, uint64_t *first_out,
               uint64_t *count_out);
 
-/* size_bytes of the exchange region until gf_close() or the next epoch, 64-byte aligned; 0:
+/* size_bytes of the exchange region until gf_close() or the next generation, 64-byte aligned; 0:
  * exchange.user_bytes is used up, or the context is not open. */
 gf_mem gf_exchange_take(gf_context *gf, uint64_t size_bytes);
 
@@ -368,69 +369,63 @@ uint64_t gf_state_bytes(const gf_context *gf);
 gf_status gf_state_save(gf_context *gf, void *data, uint64_t bytes);
 gf_status gf_state_load(gf_context *gf, const void *data, uint64_t bytes);
 
-/* The next epoch: one way for a failure, for ranks that come in and that leave. Each rank calls
- * gf_regroup_begin()
- *   - after GF_ERR_PEER, GF_ERR_LINK or GF_ERR_TIMEOUT (gf_shrink()): the survivors go on if they
- *     are more than half of the epoch's ranks, or exactly half with the lowest member id
- *     (gf_first_rank()); fewer if each other member id below gf_world_max() is named in
- *     ended[count] (NULL, 0: none): no process of that id runs, by proof (its launcher has reaped
- *     it, its node is fenced), and who is not named is waited for. A false list can split the job,
- *     and lets a process that lives write into the region. gf-run's ranks know it from gf-run. Or
- *   - between steps, after gf_update(), if gf_regroup_due() is not 0 (gf_admit()): so many ranks wait
- *     to come in or want to leave, as of the last whole step, the same on all ranks. A change after
- *     a failure takes them along, too.
- * gf_regroup_poll() gives GF_AGAIN until the new epoch has begun; gf_regroup_wait() may block until
- * then, up to rendezvous.join_timeout_ns. On GF_OK, but for a rank that has left,
- *   - the context is ready, between steps; gf_rank() and gf_world() are new: rank 0 is who
- *     coordinated, if it stays, then all by member id. Addresses (gf_gradient() ..,
- *     gf_exchange_take()) are to be asked again: the exchange region is zeroed. Requests that were
- *     posted are gone, the step that was under way is dropped on all;
+/* The next generation: one way for a failure, for processes that come in and ranks that leave, in a
+ * job that is elastic (job.elastic). Each rank calls gf_regroup_begin()
+ *   - after GF_ERR_PEER, GF_ERR_LINK or GF_ERR_TIMEOUT. One survivor is enough. Or
+ *   - between steps, after gf_update(), if gf_regroup_due() is not 0: so many processes wait to come
+ *     in or want to leave, as of the last whole step, the same on all ranks. A regroup after a
+ *     failure takes them along, too.
+ * The coordinator of the job makes the list of the ranks (rendezvous.coordinator).
+ * gf_regroup_poll() gives GF_AGAIN until the generation has begun; gf_regroup_wait() may block until
+ * then, up to rendezvous.join_timeout_ns and 2 s. On GF_OK, but for a rank that has left,
+ *   - the context is ready, between steps; gf_rank() and gf_world() are new, in the order of what the
+ *     ranks were at first (gf_first_rank()). Addresses (gf_gradient() .., gf_exchange_take()) are to
+ *     be asked again: the exchange region is another one, and zero. Requests that were posted are
+ *     gone, the step that was under way is dropped on all;
  *   - weights, momentum, state_extra, selection, loss scale and gf_steps() are those of the lowest
- *     member among the furthest. Histories are each rank's own, empty on those that came in. A step
+ *     rank among the furthest. Histories are each rank's own, empty on those that came in. A step
  *     that nobody had updated is void.
- * More deaths on the way are valid, and so is a network that is gone for a while: who has too few
- * with it looks for the others until the deadline, unless they have ended; who finds that they went
- * on without it waits to come in again, by itself (gf_left_out()). GF_ERR_QUORUM: too few were here
- * by then, or this rank was not let in, or is the one that was to go; it sticks. GF_ERR_PARAM:
- * ended[] names no other member. GF_ERR_STATE: nothing is due, this rank failed by itself, in one
- * step all waited for each other twice, or the job ended while this rank waited to come in again.
- * GF_ERR_TIMEOUT: it was agreed and did not begin in time. GF_ERR_DATA: all that held whole weights
- * died while others had a part of them. GF_ERR_SYSTEM, GF_ERR_DEVICE: no new link on this host. */
-gf_status gf_regroup_begin(gf_context *gf, const uint32_t *ended, uint32_t count);
+ * More deaths on the way are valid. Whoever was silent or unreachable and finds that the others went
+ * on without it waits to come in again, by itself (gf_left_out()). GF_ERR_PEER that names this rank:
+ * the others go on without it, as a connection to it was broken or it lagged behind; it ends.
+ * GF_ERR_PEER that names the coordinator, or the rank in whose process it runs: it is lost, and the
+ * job ends. GF_ERR_STATE: nothing is due, this rank failed by itself, in one step all waited for each
+ * other twice, or the job has ended. GF_ERR_TIMEOUT: no generation began in time. GF_ERR_DATA: all
+ * that held whole weights died while others had a part of them. GF_ERR_SYSTEM, GF_ERR_DEVICE: no new
+ * link on this host. */
+gf_status gf_regroup_begin(gf_context *gf);
 gf_status gf_regroup_poll(gf_context *gf);
 gf_status gf_regroup_wait(gf_context *gf);
 /* gf_regroup_wait() for bound_ns at most.
  * Blocks: up to bound_ns, but for the poll that makes the link anew (above). Valid where
  * gf_regroup_wait() is.
- * Returns GF_AGAIN: bound_ns have passed and the epoch has not begun, call it again; else what
+ * Returns GF_AGAIN: bound_ns have passed and the generation has not begun, call it again; else what
  * gf_regroup_wait() returns. */
 gf_status gf_regroup_wait_for(gf_context *gf, uint64_t bound_ns);
 uint32_t gf_regroup_due(const gf_context *gf);
 uint32_t gf_joiners(const gf_context *gf); /* that wait to come in */
-/* This rank leaves with the next epoch: it goes on until gf_regroup_due() tells all and begins that
- * like the others, to whom it is no failure. On GF_OK of that epoch gf_left() is true, gf_close() is
- * next; GF_ERR_QUORUM of it: nobody else is left. GF_ERR_STATE: this rank is alone, or the context
- * is not ready and in no step. */
+/* This rank leaves with the next generation: it goes on until gf_regroup_due() tells all and begins
+ * that like the others, to whom it is no failure. On GF_OK of that gf_left() is true, gf_close() is
+ * next. GF_ERR_STATE: this rank is alone, or the coordinator runs in its process, or the context is
+ * not ready and in no step. Where it alone has whole weights and others come in, it stays for one
+ * generation more: gf_left() is false. */
 gf_status gf_leave(gf_context *gf);
 bool gf_left(const gf_context *gf);
-/* The epoch under way has taken this rank in again: the others had gone on without it, as it was
- * silent for them, and it came back by itself on the way through gf_regroup_poll(). Weights, momentum,
- * state_extra, selection, loss scale and gf_steps() are theirs, its steps since it was cut off are
- * void, its history is what it had. What the appliance keeps beside them it takes from the others,
- * as one that has come in. */
+/* The generation under way has taken this rank in again: the others had gone on without it, as it
+ * was silent for them, and it came back by itself on the way through gf_regroup_poll(). Weights,
+ * momentum, state_extra, selection, loss scale and gf_steps() are theirs, its steps since it was cut
+ * off are void, its history is what it had. What the appliance keeps beside them it takes from the
+ * others, as one that has come in. */
 bool gf_left_out(const gf_context *gf);
-/* Who comes in: a rank that has ended and was started again, with its old rank and world and
- * rendezvous.rejoin (or GF_REJOIN=1); or a new one, whose rank, from world to world_max - 1, no
- * epoch has had. Start again only what has ended. rendezvous.address (or GF_ADDRESS) is the job's, as
- * long as a rank of the job runs on that host; else any host of such a rank, with the same port
- * ("restarted ranks find this job at ..", a warning in the coordinator's log).
- * Its gf_open_wait() ends when they have let it in (at most as many at once as they are, and 64), or
- * with GF_ERR_MISMATCH: it was given something else; GF_ERR_STATE: its member id was used before,
- * or the job has not begun or is ending; GF_ERR_TIMEOUT: nobody answers at rendezvous.address;
- * GF_ERR_QUORUM: nobody let it in. */
-bool gf_rejoined(const gf_context *gf); /* this context was opened so */
-#define gf_shrink(gf, ended, count) gf_regroup_begin(gf, ended, count) /* by its two uses */
-#define gf_admit(gf) gf_regroup_begin(gf, NULL, 0)
+/* This context came into a job that had begun, and was given weights and steps: a rank of an elastic
+ * job that has ended and was started again, with its old rank and world; or a new one, whose rank is
+ * from world to world_max - 1. rendezvous.address (or GF_ADDRESS) is the job's. Start again only
+ * what has ended; whoever knows that it has says rendezvous.rejoin (or GF_REJOIN=1), and the new
+ * process need not wait until the old one's connection is given up.
+ * Its gf_open_wait() ends when they have let it in, or with GF_ERR_MISMATCH: it was given something
+ * else; GF_ERR_STATE: another process has its rank; GF_ERR_TIMEOUT: nobody answers at
+ * rendezvous.address, or nobody let it in; GF_ERR_PEER: the job has ended meanwhile. */
+bool gf_rejoined(const gf_context *gf);
 /* Whole steps since open (or since the state that was loaded), skipped ones included. Equal on all
  * ranks where the context is ready and no step has ended on some of them only. */
 uint64_t gf_steps(const gf_context *gf);
@@ -468,7 +463,7 @@ const char *gf_path_name(gf_path path);
 
 struct gf_stats {
     uint32_t size_bytes; /* in: sizeof(struct gf_stats) of the caller */
-    uint32_t path;       /* gf_path, since this epoch began */
+    uint32_t path;       /* gf_path, since this generation began */
     uint64_t steps;      /* whole, skipped ones included */
     uint64_t steps_skipped;
     uint64_t wire_bytes;     /* payload bytes this rank sent through the link */
@@ -492,7 +487,7 @@ struct gf_stats {
     uint64_t foreign_bytes;
     uint32_t buffer_count; /* fused buffers of a dense step */
     float loss_scale;
-    /* The rank that cost the others most in this epoch, by the vote of each step, the same on all
+    /* The rank that cost the others most in this generation, by the vote of each step, the same on all
      * ranks: it declared its last tensor last, counted from the vote before; or, where that was
      * longer, it did not poll after it (for 25 ms or more). GF_RANK_NONE before the first step; how
      * much later than the first it was, in all; share of such steps. */
@@ -541,7 +536,7 @@ struct gf_trace_head {
     char magic[8];
     uint32_t version;
     uint32_t record_bytes; /* sizeof(struct gf_trace_record) */
-    uint32_t rank, world;  /* of the epoch in which it was written */
+    uint32_t rank, world;  /* of the generation in which it was written */
     uint32_t tensor_count;
     uint32_t reserved;
     uint64_t record_count;

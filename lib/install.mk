@@ -5,6 +5,8 @@ HEADERS := $(addprefix lib/,gradientflow.h types.h configuration.h schedule.h) c
            $(addprefix drivers/,drivers.h link.h gpu.h rendezvous.h channel.h clock.h fault.h address.h)
 VERSION := $(shell awk '/define GF_VERSION_M/ {printf "%s%s", sep, $$3; sep = "."}' lib/gradientflow.h)
 SONAME  := libgradientflow.so.$(VERSION)# a minor version may change the ABI
+# What launchers are given, for jobs whose ranks are started again.
+LAUNCHED := $(addprefix config/,job.sbatch gf-coordinator.service gf-rank@.service coordinator.yaml)
 MAN      = $(wildcard tools/*/*.[15] lib/*.3 config/*.5)
 # What pkg-config --static and CMake's static target give must be enough. Archives by name.
 PC_LIBS  = -l:libconfig.a -l:libsodium.a $(UCX_PC) -ldl -lrt -lm -pthread
@@ -50,13 +52,17 @@ install: all shared parted ## copy library, headers, tools, documents and files 
 	install $(addprefix $(STRIPPED)/,$(notdir $(TOOLS))) "$$to/bin"; \
 	install -m 644 $(STRIPPED)/$(notdir $(LIB)) $(STRIPPED)/$(SONAME) "$$to/lib"; ln -sf $(SONAME) "$$to/lib/libgradientflow.so"; \
 	install -m 644 $(BUILD)/include/gradientflow/*.h "$$to/include/gradientflow"; \
-	install -m 644 config/local.cfg config/cluster.cfg config/fabric.cfg config/own.cfg config/own_cluster.cfg "$$share"; \
+	install -m 644 config/local.cfg config/cluster.cfg config/fabric.cfg config/own.cfg config/own_cluster.cfg \
+	    $(LAUNCHED) "$$share"; \
 	install -m 644 config/models/*.cfg "$$share/models"; install -m 644 config/clusters/*.cfg "$$share/clusters"; \
 	install -d "$$to/share/bash-completion/completions"; \
 	for tool in $(TOOLS); do $$tool --completion >"$$to/share/bash-completion/completions/$${tool##*/}"; done; \
 	install -d "$$share/python"; install -m 644 tools/python/gradientflow.py "$$share/python"; \
 	install -m 644 LICENSE README.md lib/RECIPE.md "$$to/share/doc/gradientflow"; \
+	for picture in $$(sed -n 's/^!\[.*](\(.*\.svg\))$$/\1/p' README.md lib/RECIPE.md); do \
+	    install -D -m 644 "$$picture" "$$to/share/doc/gradientflow/$$picture"; done; \
 	install -m 644 tools/python/README.md "$$to/share/doc/gradientflow/PYTORCH.md"; \
+	install -m 644 tools/coordinator/README.md "$$to/share/doc/gradientflow/RESTARTS.md"; \
 	install -m 644 tools/example/* "$$to/share/doc/gradientflow/example"; \
 	echo "GradientFlow $(VERSION), UCX $(UCX_TEXT)" >"$$to/share/doc/gradientflow/VERSION"; \
 	for page in $(MAN); do install -m 644 $$page "$$to/share/man/man$${page##*.}"; done; \

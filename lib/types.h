@@ -32,7 +32,6 @@ typedef enum gf_status {
     GF_ERR_SYSTEM = -9,   /* the operating system refused; errno is in the record */
     GF_ERR_NUMERIC = -10, /* values are not finite and the loss scale is at its floor */
     GF_ERR_ABORTED = -11, /* gf_abort() was called */
-    GF_ERR_QUORUM = -12,  /* too few of the ranks are left on this side */
     GF_ERR_CONFIG = -13,  /* a configuration file or value is refused */
     /* a saved state is corrupt, short, foreign or newer; or a checksum did not match */
     GF_ERR_DATA = -14
@@ -67,8 +66,8 @@ typedef enum gf_operation {
     GF_OPERATION_ALLGATHER,
     GF_OPERATION_BARRIER,
     GF_OPERATION_UPDATE,
-    GF_OPERATION_STATE,  /* gf_state_save(), gf_state_load() */
-    GF_OPERATION_SHRINK, /* the way into the next epoch */
+    GF_OPERATION_STATE,   /* gf_state_save(), gf_state_load() */
+    GF_OPERATION_REGROUP, /* the way into the next generation */
     GF_OPERATION_CLOSE,
     GF_OPERATION_WAIT, /* blocked in gf_step_wait(); only in traces */
     GF_OPERATION_COUNT
@@ -99,6 +98,14 @@ typedef enum gf_average {
     GF_AVERAGE_RANKS,  /* the world size */
     GF_AVERAGE_SAMPLES /* the samples of all ranks in this step, said with gf_step_samples() */
 } gf_average;
+
+/* Where the coordinator runs: it decides who is in the job, and all ranks dial
+ * rendezvous.address to reach it. */
+typedef enum gf_coordinator_place {
+    /* in rank 0's process: nothing is started beside the ranks, and the job ends with rank 0 */
+    GF_COORDINATOR_AT_RANK0 = 0,
+    GF_COORDINATOR_SEPARATE /* in a process of its own: gf-run starts one, or gf-coordinator is */
+} gf_coordinator_place;
 
 /* What carries messages between nodes (ranks of one node share memory). */
 typedef enum gf_link_choice {

@@ -42,9 +42,15 @@ struct gf_hierarchy; /* ops/node/hierarchy.h */
 /* A message of a collective that is under way. */
 struct gf_coll_msg {
     struct gf_req *req;
-    uint32_t peer; /* world rank */
+    uint32_t peer; /* the link's rank */
     bool active;   /* posted and not yet ended */
 };
+
+/* Of a group with this list, as in struct gf_coll: the link's rank. */
+static inline uint32_t gf_rank_at(const uint32_t *ranks, uint32_t index)
+{
+    return (ranks == NULL) ? index : ranks[index];
+}
 
 /* All but the last part is set by the owner before gf_coll_start(). */
 struct gf_coll {
@@ -54,8 +60,8 @@ struct gf_coll {
     const struct gf_element_ops *ops;
     gf_collective collective;
     uint32_t root; /* group index; broadcast */
-    /* world ranks of the group in order; NULL: the whole world, identity */
-    const uint32_t *members;
+    /* [size] the link's ranks of the group in order; NULL: all of them, in theirs */
+    const uint32_t *ranks;
     uint32_t size;  /* ranks in the group */
     uint32_t index; /* this rank in the group */
     gf_type type;

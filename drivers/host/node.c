@@ -42,12 +42,13 @@ struct node_plan gf_node_plan_of(size_t region_bytes, uint32_t slots, uint32_t e
 
 static bool shares(const struct gf_link_setup *setup)
 {
-    return !setup->private_memory && (setup->world > 1);
+    return !setup->private_memory && (setup->ranks_max > 1);
 }
 
 static struct node_plan plan_of(const struct gf_link_setup *setup)
 {
-    uint32_t slots = (setup->world - 1 < NODE_RANKS_MAX) ? setup->world - 1 : NODE_RANKS_MAX;
+    uint32_t others = setup->ranks_max - 1;
+    uint32_t slots = (others < NODE_RANKS_MAX) ? others : NODE_RANKS_MAX;
     uint64_t entries = (uint64_t)setup->requests_max + NODE_DETACHED_MAX;
     if (!shares(setup)) return gf_node_plan_of(setup->region_bytes, 0, 0);
     GF_ASSERT(entries <= NODE_ENTRIES_MAX);
@@ -62,7 +63,7 @@ size_t gf_node_bytes(const struct gf_link_setup *setup)
 }
 
 /* One walk measures and hands out: base NULL only counts. */
-static size_t state_lay(const struct node_plan *plan, uint32_t world, struct gf_node *node)
+static size_t state_lay(const struct node_plan *plan, uint32_t ranks_max, struct gf_node *node)
 {
     unsigned char *base = (unsigned char *)node;
     size_t at = node_round_up(sizeof *node, NODE_LINE_BYTES);
@@ -84,7 +85,7 @@ static size_t state_lay(const struct node_plan *plan, uint32_t world, struct gf_
     at += plan->entries * sizeof(uint16_t);
     at = node_round_up(at, NODE_LINE_BYTES);
     peers_at = at;
-    at = node_round_up(at + world * sizeof(struct node_peer), NODE_LINE_BYTES);
+    at = node_round_up(at + ranks_max * sizeof(struct node_peer), NODE_LINE_BYTES);
     if (node == NULL) return at;
     node->pairs = (struct node_pair *)(void *)(base + pairs_at);
     node->own = (struct node_own *)(void *)(base + own_at);
@@ -100,7 +101,7 @@ static size_t state_lay(const struct node_plan *plan, uint32_t world, struct gf_
 size_t gf_node_state_bytes(const struct gf_link_setup *setup)
 {
     const struct node_plan plan = plan_of(setup);
-    return state_lay(&plan, setup->world, NULL);
+    return state_lay(&plan, setup->ranks_max, NULL);
 }
 
 gf_status gf_node_fault(struct gf_node *node, gf_status code, uint32_t peer, const char *call,
@@ -216,14 +217,15 @@ gf_status gf_node_open(const struct gf_link_setup *setup, void *state, struct gf
     struct gf_node *node = state;
     gf_status status;
     GF_ASSERT((uintptr_t)state % NODE_LINE_BYTES == 0);
-    GF_ASSERT((setup->world >= 1) && (setup->world <= GF_WORLD_MAX) &&
+    GF_ASSERT((setup->ranks_max <= GF_WORLD_MAX) && (setup->world <= setup->ranks_max) &&
               (setup->rank < setup->world));
     memset(state, 0, gf_node_state_bytes(setup));
     node->link = link;
     node->log = setup->log;
     node->rank = setup->rank;
     node->world = setup->world;
-    node->epoch = setup->epoch;
+    node->ranks_max = setup->ranks_max;
+    node->generation = setup->generation;
     node->requests_max = setup->requests_max;
     node->region_bytes = setup->region_bytes;
     node->huge_pages = setup->huge_pages;
@@ -231,7 +233,7 @@ gf_status gf_node_open(const struct gf_link_setup *setup, void *state, struct gf
     node->plan = plan_of(setup);
     node->memory_fd = node->socket_fd = node->device.given = node->device.come = -1;
     node->pulls = node->device.pulls = GF_RANK_NONE;
-    (void)state_lay(&node->plan, node->world, node);
+    (void)state_lay(&node->plan, node->ranks_max, node);
     node->forked.close = forked;
     gf_forked_add(&node->forked);
     if ((status = take(node)) < 0) {
@@ -256,14 +258,16 @@ void gf_node_drop(struct gf_node *node)
     peers_forget(node);
 }
 
-/* Where the region stays, all who may still write there are of the new epoch, and none of them
- * touches a peer's memory between its last message and its own reset() (lib/elastic/epoch.c): what
- * is zeroed here stays zero until a peer has mapped it again. */
-gf_status gf_node_reset(struct gf_node *node, uint32_t epoch)
+/* Another region each time: a rank that was left behind and runs on writes into the one before. */
+gf_status gf_node_reset(struct gf_node *node, uint32_t generation, uint32_t rank, uint32_t world)
 {
+    GF_ASSERT((world <= node->ranks_max) && (rank < world));
     give_back(node);
-    if (!node->link->region_stays) gf_node_memory_give(node);
-    node->epoch = epoch;
+    gf_node_memory_give(node);
+    node->peers[node->rank] = (struct node_peer){.region = NULL};
+    node->generation = generation;
+    node->rank = rank;
+    node->world = world;
     node->broken = GF_OK;
     return take(node);
 }

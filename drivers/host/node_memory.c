@@ -292,11 +292,6 @@ gf_status gf_node_memory_take(struct gf_node *node, const char **why_out)
     char text[200];
     size_t bytes;
     gf_status status = GF_AGAIN;
-    if ((node->memory != NULL) && (node->shared == (node->memory_fd >= 0))) {
-        memset(node->memory, 0, node->memory_bytes);
-        return GF_OK;
-    }
-    gf_node_memory_give(node);
     if (node->region_bytes > SIZE_MAX / 4) return no_room(node, SIZE_MAX / 4, "mmap", ENOMEM);
     if (node->plan.bytes == 0) return GF_OK;
     bytes = node->plan.bytes;

@@ -223,8 +223,10 @@ static void told(struct gf_node *node, uint32_t peer)
 
 static struct node_word refusal_of(const struct gf_node *node, const struct node_word *word)
 {
-    struct node_word answer = {
-        .kind = NODE_WORD_REFUSE, .of = word->of, .from = node->rank, .epoch = node->epoch};
+    struct node_word answer = {.kind = NODE_WORD_REFUSE,
+                               .of = word->of,
+                               .from = node->rank,
+                               .generation = node->generation};
     memcpy(answer.nonce, word->answer, sizeof answer.nonce);
     return answer;
 }
@@ -317,8 +319,10 @@ void gf_node_device_offer(struct gf_node *node, int descriptor)
 /* GF_AGAIN: the socket there is full, or has been asked. */
 static gf_status device_ask(struct gf_node *node, const struct node_pair *pair, uint64_t now_ns)
 {
-    struct node_word word = {
-        .kind = NODE_WORD_PULL, .of = NODE_WORD_DEVICE, .from = node->rank, .epoch = node->epoch};
+    struct node_word word = {.kind = NODE_WORD_PULL,
+                             .of = NODE_WORD_DEVICE,
+                             .from = node->rank,
+                             .generation = node->generation};
     memcpy(word.nonce, pair->nonce, sizeof word.nonce);
     memcpy(word.answer, node->nonce, sizeof word.answer);
     node->device.asked_ns = now_ns;
@@ -352,7 +356,8 @@ static void word_take(struct gf_node *node, const struct node_word *word, const 
     bool asks = word->kind == NODE_WORD_PULL;
     bool answers = (word->kind == NODE_WORD_GIVE) || (word->kind == NODE_WORD_REFUSE);
     if (memcmp(word->nonce, node->nonce, sizeof word->nonce) != 0) return;
-    if ((word->epoch != node->epoch) || (word->from >= node->world) || (word->from == node->rank))
+    if ((word->generation != node->generation) || (word->from >= node->world) ||
+        (word->from == node->rank))
         return;
     if (word->of == NODE_WORD_DEVICE) {
         if (asks) device_asked(node, word, name);
@@ -404,8 +409,10 @@ void gf_node_serve(struct gf_node *node)
 
 void gf_node_offer_put(const struct gf_node *node, unsigned char offer_out[GF_NODE_OFFER_BYTES])
 {
-    struct node_offer offer = {
-        .magic = OFFER_MAGIC, .version = OFFER_VERSION, .rank = node->rank, .epoch = node->epoch};
+    struct node_offer offer = {.magic = OFFER_MAGIC,
+                               .version = OFFER_VERSION,
+                               .rank = node->rank,
+                               .generation = node->generation};
     if (node->shared) {
         offer.node = node->host;
         offer.canary = node->canary;
@@ -433,11 +440,11 @@ static gf_status offer_read(struct gf_node *node, uint32_t peer, const unsigned 
                              "what rank %u offers of its memory is none of this "
                              "library, or of another byte order",
                              peer);
-    if ((offer.rank != peer) || (offer.epoch != node->epoch))
+    if ((offer.rank != peer) || (offer.generation != node->generation))
         return gf_node_fault(
             node, GF_ERR_MISMATCH, peer, "connect",
-            "the memory of rank %u, epoch %u was given as that of rank %u, epoch %u", offer.rank,
-            offer.epoch, peer, node->epoch);
+            "the memory of rank %u, generation %u was given as that of rank %u, generation %u",
+            offer.rank, offer.generation, peer, node->generation);
     *offer_out = offer;
     return GF_OK;
 }
@@ -456,8 +463,10 @@ static bool offer_fits(const struct gf_node *node, const struct node_offer *offe
 static gf_status peer_ask(struct gf_node *node, uint32_t peer, const struct node_offer *offer,
                           uint64_t now_ns)
 {
-    struct node_word word = {
-        .kind = NODE_WORD_PULL, .of = NODE_WORD_MEMORY, .from = node->rank, .epoch = node->epoch};
+    struct node_word word = {.kind = NODE_WORD_PULL,
+                             .of = NODE_WORD_MEMORY,
+                             .from = node->rank,
+                             .generation = node->generation};
     int code;
     if ((node->pulls == peer) && (now_ns - node->asked_ns < ASK_NS)) return GF_AGAIN;
     node->pulls = peer;

@@ -4,7 +4,7 @@
  *     node_socket.c   who is of this node: offers, asking for a region, waking
  *     node_message.c  messages
  *
- * Memory of a rank, mapped by its peers; all numbers but the region's size follow from world and
+ * Memory of a rank, mapped by its peers; all numbers but the region's size follow from ranks_max and
  * requests_max, so they are equal on all ranks (the offer has them, and connect() compares):
  *
  *     exchange region | page | head | a pair: meet, bell | a pair: ring | entries | pieces
@@ -80,7 +80,7 @@ struct node_head {
     unsigned char last[NODE_LINE_BYTES - 4];
 };
 
-/* Of a slot. Each word is written by one side, and once an epoch. */
+/* Of a slot. Each word is written by one side, and once a generation. */
 struct node_meet {
     uint32_t mapped;  /* by the peer: it has mapped this memory */
     uint32_t refused; /* by the owner: it will not have this peer */
@@ -107,7 +107,7 @@ struct node_word {
     uint32_t kind;
     uint32_t of;
     uint32_t from;
-    uint32_t epoch;
+    uint32_t generation;
     uint32_t slot; /* GIVE: what the peer has in the memory that comes along */
     unsigned char nonce[NODE_NONCE_BYTES];  /* of whom it is for */
     unsigned char answer[NODE_NONCE_BYTES]; /* PULL: of whom it is from */
@@ -117,7 +117,7 @@ struct node_offer {
     uint32_t magic;
     uint32_t version;
     uint32_t rank;
-    uint32_t epoch;
+    uint32_t generation;
     uint64_t node;
     uint64_t canary;
     uint64_t region_bytes;
@@ -183,7 +183,8 @@ struct gf_node {
     struct gf_forked forked;
     uint32_t rank;
     uint32_t world;
-    uint32_t epoch;
+    uint32_t ranks_max;
+    uint32_t generation;
     uint32_t requests_max;
     size_t region_bytes;
     bool huge_pages;
@@ -236,7 +237,7 @@ struct gf_node {
     uint32_t detached_count; /* entries that are neither free nor of a request */
     uint32_t detached_look;
 
-    struct node_peer *peers; /* [world] */
+    struct node_peer *peers; /* [ranks_max] */
     struct node_pair *pairs; /* [plan.slots] */
     struct node_own *own;    /* [plan.entries] */
     uint16_t *entry_stack;   /* [plan.entries], free_entries of them */
@@ -293,8 +294,8 @@ __attribute__((format(printf, 5, 6))) gf_status gf_node_fault(struct gf_node *no
 /* A pair for a peer that has none; NULL: there are too many. */
 struct node_pair *gf_node_pair_take(struct gf_node *node, uint32_t peer);
 
-/* node_memory.c. Takes memory, or zeroes what is there: node->shared, or of this process alone,
- * where *why_out has the reason if sharing was tried. */
+/* node_memory.c. Takes memory, which is zero: node->shared, or of this process alone, where *why_out
+ * has the reason if sharing was tried. */
 gf_status gf_node_memory_take(struct gf_node *node, const char **why_out);
 void gf_node_memory_give(struct gf_node *node);
 /* NULL is valid. A place in the room stays taken. */

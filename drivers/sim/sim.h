@@ -45,7 +45,7 @@ struct gf_sim_setup {
     double node_bytes_per_ns; /* between ranks of a node; 0: infinite */
     uint64_t node_latency_ns;
     uint64_t message_ns; /* sender's port busy for each message beside its bytes */
-    uint64_t detect_ns;  /* from death to the news on the control channel */
+    uint64_t detect_ns;  /* from death to the news on the control connection */
     bool node_port;      /* ranks of a node share network ports: its cards, not one a rank */
     /* with node_port: so many, each for as many neighbouring ranks; 0: one */
     uint32_t node_cards;
@@ -77,6 +77,10 @@ struct gf_sim *gf_sim_create(const struct gf_sim_setup *setup); /* NULL: no memo
 void gf_sim_destroy(struct gf_sim *sim);                        /* after all contexts were closed */
 /* For config.drivers of this rank's context; valid until destroy. gpu stays NULL (host). */
 const struct gf_drivers *gf_sim_drivers(struct gf_sim *sim, uint32_t rank);
+/* The number of one process more, which is no rank: a coordinator's. Its drivers have a channel
+ * alone, and nothing wakes it before that is open. It is woken, killed, stopped, cut off and
+ * restarted like a rank. */
+uint32_t gf_sim_coordinator(const struct gf_sim *sim);
 
 uint64_t gf_sim_now_ns(const struct gf_sim *sim);
 /* Virtual time goes to the next event (an arrival, an end of a stop, a due wake-up) and makes it
@@ -106,12 +110,14 @@ void gf_sim_stop(struct gf_sim *sim, uint32_t rank, bool stopped);
 void gf_sim_hold_port(struct gf_sim *sim, uint32_t rank);
 /* messages are held, not lost */
 void gf_sim_partition(struct gf_sim *sim, uint32_t a, uint32_t b, bool cut);
-/* .. for so long that both kernels give up the control connection, and lose what it holds */
+/* Both kernels give up the control connection now, and lose what it holds: cut off or not. Where a
+ * cut lasts, each does so by itself after the channel's keepalive. */
 void gf_sim_give_up(struct gf_sim *sim, uint32_t a, uint32_t b);
 /* The at-th post of this rank from now on gives GF_ERR_LINK. */
 void gf_sim_fail_post(struct gf_sim *sim, uint32_t rank, uint64_t at);
-/* Of the messages from `from` to `to` this share is lost from now on; their sends end well. Control
- * connections stand. */
+/* Of the messages from `from` to `to` this share is lost from now on, each time that they are sent:
+ * again and again, as by TCP (sim_evidence.c). Their sends end well, and control connections
+ * stand. */
 void gf_sim_lose(struct gf_sim *sim, uint32_t from, uint32_t to, double rate);
 /* The rank's own port takes so many times as long from now on, in and out; 1: as before, and what
  * kept it is forgotten. */

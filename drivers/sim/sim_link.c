@@ -10,7 +10,7 @@ _Static_assert(sizeof(struct sim_request) <= SIM_REQUEST_BYTES,
                "a request fits in the bytes told for it");
 
 struct sim_endpoint {
-    uint32_t rank, epoch, life;
+    uint32_t proc, epoch, life;
 };
 
 gf_status sim_dead(const struct sim_rank *self, struct gf_fault *fault, const char *call)
@@ -63,11 +63,11 @@ static gf_status post_begin(struct sim_link *link, const char *call, uint32_t pe
     struct gf_sim *sim = self->sim;
     struct gf_fault *fault = &link->base.fault;
     GF_ASSERT((req != NULL) && (((uintptr_t)req & 63) == 0));
-    GF_ASSERT((peer < sim->setup.world) && (size_bytes <= link->setup.message_bytes_max));
+    GF_ASSERT((peer < link->setup.world) && (size_bytes <= link->setup.message_bytes_max));
     if (self->is_dead) return sim_dead(self, fault, call);
-    if (link->peer_life[peer] == 0)
+    if (link->peers[peer].life == 0)
         return gf_fault_set(fault, GF_ERR_STATE, peer, call, 0,
-                            "rank %u was not connected to by rank %u", peer, self->rank);
+                            "rank %u was not connected to by rank %u", peer, link->setup.rank);
     /* the end of one of them wakes the rank */
     if (self->request_count >= link->setup.requests_max) return GF_AGAIN;
     sim->posts++;
@@ -123,7 +123,7 @@ static gf_status link_send_post(struct gf_link *base, uint32_t to, uint64_t tag,
                                     .status = GF_AGAIN,
                                     .peer = to,
                                     .is_send = true};
-    sim_message_send(self, request, to, link->peer_life[to], &fault);
+    sim_message_send(self, request, &link->peers[to], &fault);
     request_begin(self, request);
     self->sim->counts.messages_sent++;
     self->sim->counts.bytes_sent += size_bytes;
@@ -175,8 +175,8 @@ static gf_status link_progress(struct gf_link *base)
     struct sim_rank *self = link->self;
     if (self->is_dead) return sim_dead(self, &base->fault, "progress");
     if (self->is_stopped) return GF_AGAIN;
-    for (uint32_t peer = 0; (self->sim->now_ns < self->flow_until_ns) && (peer < link->setup.world);
-         peer++) {
+    for (uint32_t peer = 0;
+         (self->sim->now_ns < self->flow_until_ns) && (peer < self->sim->setup.world); peer++) {
         const struct sim_flow *flow = &self->flows[peer];
         if ((flow->from_ns <= self->sim->now_ns) && (self->sim->now_ns < flow->until_ns))
             base->came++;
@@ -193,30 +193,31 @@ static void requests_forget(struct sim_link *link)
     struct sim_rank *self = link->self;
     while (self->requests != NULL) request_abort(self, self->requests);
     sim_unexpected_clear(self);
-    memset(link->peer_life, 0, self->sim->setup.world * sizeof *link->peer_life);
+    sim_streams_forget(self);
+    memset(link->peers, 0, self->sim->setup.world * sizeof *link->peers);
 }
 
 static void link_forget(struct sim_link *link)
 {
     requests_forget(link);
-    if (link->base.region_stays)
-        sim_region_clear(link);
-    else
-        sim_region_give(link);
+    sim_region_give(link);
 }
 
 /* A new region and a new life: what is under way to the last one is lost. */
 static gf_status link_begin(struct sim_link *link, uint32_t epoch, struct gf_fault *fault)
 {
-    link->setup.epoch = epoch;
+    link->setup.generation = epoch;
     link->self->life++;
-    link->peer_life[link->self->rank] = link->self->life;
+    if (link->setup.rank < link->self->sim->setup.world)
+        link->peers[link->setup.rank] =
+            (struct sim_peer){.proc = link->self->rank, .life = link->self->life};
     return (link->base.region == NULL) ? sim_region_take(link, fault) : GF_OK;
 }
 
 static size_t link_state_bytes(const struct gf_link_setup *setup)
 {
-    return sizeof(struct sim_link) + setup->world * sizeof(uint32_t);
+    const struct sim_rank *self = setup->arg;
+    return sizeof(struct sim_link) + self->sim->setup.world * sizeof(struct sim_peer);
 }
 
 static bool link_may_reach_device(const struct gf_link_setup *setup)
@@ -232,13 +233,12 @@ static gf_status link_open(const struct gf_link_setup *setup, void *state,
     struct sim_rank *self = setup->arg;
     struct sim_link *link = state;
     GF_ASSERT((self != NULL) && (((uintptr_t)state & 63) == 0));
-    GF_ASSERT((setup->rank == self->rank) && (setup->world == self->sim->setup.world) &&
-              (self->link == NULL));
+    GF_ASSERT((setup->world <= self->sim->setup.world) && (self->link == NULL));
     if (self->is_dead) return sim_dead(self, fault_out, "open");
     memset(link, 0, link_state_bytes(setup));
     link->base.driver = &sim_link_driver;
     link->base.wake_fd = -1;
-    link->peer_life = (uint32_t *)(link + 1);
+    link->peers = (struct sim_peer *)(link + 1);
     link->base.region_bytes = setup->region_bytes;
     link->base.device = self->sim->setup.node_port ? self->card + 1 : 0;
     link->self = self;
@@ -246,7 +246,7 @@ static gf_status link_open(const struct gf_link_setup *setup, void *state,
     link->base.reaches_device =
         (setup->gpu != NULL) && (setup->device_bytes > 0) && link_may_reach_device(setup);
     if (!link->base.reaches_device) link->setup.device_bytes = 0;
-    gf_status status = link_begin(link, setup->epoch, fault_out);
+    gf_status status = link_begin(link, setup->generation, fault_out);
     if (status != GF_OK) return status;
     self->link = link;
     *link_out = &link->base;
@@ -256,18 +256,21 @@ static gf_status link_open(const struct gf_link_setup *setup, void *state,
 static void link_close(struct gf_link *base)
 {
     struct sim_link *link = sim_link(base);
-    base->region_stays = false;
     link_forget(link);
     link->self->link = NULL;
 }
 
-static gf_status link_reset(struct gf_link *base, uint32_t epoch)
+static gf_status link_reset(struct gf_link *base, uint32_t generation, uint32_t rank,
+                            uint32_t world)
 {
     struct sim_link *link = sim_link(base);
+    GF_ASSERT((rank < world) && (world <= link->setup.ranks_max));
+    link->setup.rank = rank;
+    link->setup.world = world;
     if (link->self->is_dead) return sim_dead(link->self, &base->fault, "reset");
     link_forget(link);
     base->fault = (struct gf_fault){.code = GF_OK};
-    return link_begin(link, epoch, &base->fault);
+    return link_begin(link, generation, &base->fault);
 }
 
 /* What is under way to this life is lost, as at a reset; the region stays. */
@@ -281,7 +284,7 @@ static void link_drop(struct gf_link *base)
 static gf_status link_endpoint(struct gf_link *base, void *endpoint_out, size_t *size_bytes_out)
 {
     struct sim_link *link = sim_link(base);
-    struct sim_endpoint endpoint = {link->self->rank, link->setup.epoch, link->self->life};
+    struct sim_endpoint endpoint = {link->self->rank, link->setup.generation, link->self->life};
     if (link->self->is_dead) return sim_dead(link->self, &base->fault, "endpoint");
     memcpy(endpoint_out, &endpoint, sizeof endpoint);
     *size_bytes_out = sizeof endpoint;
@@ -295,12 +298,13 @@ static gf_status link_connect(struct gf_link *base, uint32_t peer, const void *e
     struct sim_rank *self = link->self;
     struct sim_endpoint endpoint;
     if (self->is_dead) return sim_dead(self, &base->fault, "connect");
-    if (peer == self->rank) return GF_OK;
-    GF_ASSERT((peer < self->sim->setup.world) && (size_bytes == sizeof endpoint) &&
-              (link->peer_life[peer] == 0));
+    if (peer == link->setup.rank) return GF_OK;
+    GF_ASSERT((peer < link->setup.world) && (size_bytes == sizeof endpoint) &&
+              (link->peers[peer].life == 0));
     memcpy(&endpoint, endpoint_in, sizeof endpoint);
-    GF_ASSERT((endpoint.rank == peer) && (endpoint.epoch == link->setup.epoch));
-    link->peer_life[peer] = endpoint.life;
+    GF_ASSERT((endpoint.proc != self->rank) && (endpoint.proc < self->sim->setup.world) &&
+              (endpoint.epoch == link->setup.generation));
+    link->peers[peer] = (struct sim_peer){.proc = endpoint.proc, .life = endpoint.life};
     return GF_OK;
 }
 
@@ -320,6 +324,7 @@ const struct gf_link_driver sim_link_driver = {
     .test = link_test,
     .cancel = link_cancel,
     .progress = link_progress,
+    .edge_is_broken = sim_edge_is_broken,
     .map = sim_map,
     .flag_store = sim_flag_store,
     .reset = link_reset,

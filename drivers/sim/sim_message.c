@@ -62,7 +62,7 @@ static void bytes_move(const struct sim_rank *self, bool to_rank, gf_mem data, v
 static void message_load(struct gf_sim *sim, struct sim_message *message)
 {
     if (message->is_loaded || !message->has_data || (message->send == NULL)) return;
-    bytes_move(&sim->ranks[message->entry.from], false, message->send->data, message->payload,
+    bytes_move(&sim->ranks[message->sender], false, message->send->data, message->payload,
                message->size_bytes);
     message->is_loaded = true;
 }
@@ -75,7 +75,7 @@ static uint64_t latency_ns(struct gf_sim *sim, bool is_node)
 
 static void message_climb(struct gf_sim *sim, struct sim_message *message)
 {
-    struct sim_port *leaf = sim->ranks[message->entry.from].leaf;
+    struct sim_port *leaf = sim->ranks[message->sender].leaf;
     uint64_t start_ns = sim_port_take(&leaf->out_free_ns, sim->now_ns, sim_climb_ns(sim, message));
     sim_event_push(sim, start_ns + latency_ns(sim, false), SIM_ARRIVE, message);
 }
@@ -89,7 +89,7 @@ static double times(double slow)
 static uint64_t in_span_ns(const struct gf_sim *sim, const struct sim_message *message,
                            uint64_t span_ns)
 {
-    double more = times(sim->ranks[message->to].slow) / times(sim->ranks[message->entry.from].slow);
+    double more = times(sim->ranks[message->to].slow) / times(sim->ranks[message->sender].slow);
     return (message->is_node || (more <= 1)) ? span_ns : (uint64_t)((double)span_ns * more);
 }
 
@@ -103,27 +103,29 @@ static void flow_note(struct sim_rank *self, uint32_t from, uint64_t begin_ns, u
     if (end_ns > self->flow_until_ns) self->flow_until_ns = end_ns;
 }
 
-void sim_message_send(struct sim_rank *self, struct sim_request *request, uint32_t to,
-                      uint32_t to_life, const struct gf_sim_fault *fault)
+void sim_message_send(struct sim_rank *self, struct sim_request *request,
+                      const struct sim_peer *peer, const struct gf_sim_fault *fault)
 {
     struct gf_sim *sim = self->sim;
+    const uint32_t to = peer->proc;
     bool has_data = (request->size_bytes > 0) && tag_has_data(sim, request->entry.tag);
     struct sim_message *message = message_new(has_data ? request->size_bytes : 0);
-    *message = (struct sim_message){.entry = {.tag = request->entry.tag, .from = self->rank},
-                                    .send = request,
-                                    .size_bytes = request->size_bytes,
-                                    .has_data = has_data,
-                                    .to = to,
-                                    .to_life = to_life,
-                                    .fault = fault->kind,
-                                    .delay_ns = fault->delay_ns,
-                                    .is_node = sim_same_node(sim, self->rank, to),
-                                    .holders = 2};
+    *message =
+        (struct sim_message){.entry = {.tag = request->entry.tag, .from = self->link->setup.rank},
+                             .sender = self->rank,
+                             .send = request,
+                             .size_bytes = request->size_bytes,
+                             .has_data = has_data,
+                             .to = to,
+                             .to_life = peer->life,
+                             .fault = fault->kind,
+                             .delay_ns = fault->delay_ns,
+                             .is_node = sim_same_node(sim, self->rank, to),
+                             .holders = 2};
     double rate = message->is_node ? sim->setup.node_bytes_per_ns : sim->setup.bytes_per_ns;
     struct sim_port *port = message->is_node ? &self->ports[1] : self->port;
     if (message->fault == GF_SIM_FAULT_NONE) {
-        if (sim_chance(sim, sim->setup.drop_rate) ||
-            sim_chance(sim, sim_loss_rate(sim, self->rank, to)))
+        if (sim_chance(sim, sim->setup.drop_rate))
             message->fault = GF_SIM_FAULT_DROP;
         else if (sim_chance(sim, sim->setup.duplicate_rate))
             message->fault = GF_SIM_FAULT_DUPLICATE;
@@ -259,11 +261,11 @@ static void message_deliver(struct sim_rank *self, struct sim_message *message,
         return;
     }
     if (message->size_bytes != request->size_bytes) {
-        status =
-            gf_fault_set(&self->link->base.fault, GF_ERR_MISMATCH, message->entry.from, "recv", 0,
-                         "rank %u sent %zu bytes with tag 0x%llx where rank %u wants %zu",
-                         message->entry.from, message->size_bytes,
-                         (unsigned long long)message->entry.tag, self->rank, request->size_bytes);
+        status = gf_fault_set(&self->link->base.fault, GF_ERR_MISMATCH, message->entry.from, "recv",
+                              0, "rank %u sent %zu bytes with tag 0x%llx where rank %u wants %zu",
+                              message->entry.from, message->size_bytes,
+                              (unsigned long long)message->entry.tag, self->link->setup.rank,
+                              request->size_bytes);
     } else if (message->has_data) {
         bytes_move(self, true, request->data, message->payload, message->size_bytes);
     }
@@ -294,7 +296,6 @@ static void message_arrive(struct sim_rank *self, struct sim_message *message)
     struct gf_sim *sim = self->sim;
     struct sim_port *port = message->is_node ? &self->ports[1] : self->port;
     gf_sim_fault_kind fault = message->fault;
-    if (sim_hold(sim, message->entry.from, message->to, SIM_ARRIVE, message)) return;
     /* a copy is made at the landing, so that it never comes first */
     if (fault != GF_SIM_FAULT_DUPLICATE) {
         message->fault = GF_SIM_FAULT_NONE;
@@ -306,7 +307,7 @@ static void message_arrive(struct sim_rank *self, struct sim_message *message)
         (climb > 0) ? sim_port_take(&self->leaf->in_free_ns, sim->now_ns, climb) : sim->now_ns;
     span_ns = in_span_ns(sim, message, span_ns);
     uint64_t begin_ns = sim_port_take(&port->in_free_ns, from_ns, span_ns);
-    flow_note(self, message->entry.from, begin_ns, port->in_free_ns);
+    flow_note(self, message->sender, begin_ns, port->in_free_ns);
     if (sim->setup.bind_receives) {
         struct sim_request *request = posted_take(self, message);
         if (request != NULL) {
@@ -328,27 +329,41 @@ static void message_leave(struct gf_sim *sim, struct sim_message *message)
     message->send = NULL;
     if (request != NULL) {
         request->message = NULL;
-        if (!sim->ranks[message->entry.from].is_dead)
-            sim_request_end(&sim->ranks[message->entry.from], request, GF_OK);
+        if (!sim->ranks[message->sender].is_dead)
+            sim_request_end(&sim->ranks[message->sender], request, GF_OK);
     }
     sim_message_release(message);
+}
+
+/* Its sender has died, or its receiver has no place for it any more. */
+static bool is_lost(const struct gf_sim *sim, const struct sim_message *message)
+{
+    const struct sim_rank *to = &sim->ranks[message->to];
+    return message->is_lost || sim->ranks[message->sender].is_dead || to->is_dead ||
+           (to->link == NULL) || (to->life != message->to_life);
 }
 
 void sim_message_happen(struct gf_sim *sim, enum sim_event_kind kind, struct sim_message *message)
 {
     struct sim_rank *to = &sim->ranks[message->to];
-    bool is_lost = message->is_lost || sim->ranks[message->entry.from].is_dead || to->is_dead ||
-                   (to->link == NULL) || (to->life != message->to_life);
     if (kind == SIM_SEND_END)
         message_leave(sim, message);
-    else if (is_lost)
+    else if (is_lost(sim, message))
         sim_message_release(message);
     else if (kind == SIM_CLIMB)
         message_climb(sim, message);
-    else if (kind == SIM_ARRIVE)
-        message_arrive(to, message);
-    else
+    else if (kind == SIM_LAND)
         message_land(to, message);
+    else if (!sim_stream_keeps(sim, message))
+        message_arrive(to, message);
+}
+
+void sim_message_arrive(struct gf_sim *sim, struct sim_message *message)
+{
+    if (is_lost(sim, message))
+        sim_message_release(message);
+    else
+        message_arrive(&sim->ranks[message->to], message);
 }
 
 void sim_receive(struct sim_rank *self, struct sim_request *request)

@@ -56,7 +56,7 @@ uint64_t sim_climb_ns(const struct gf_sim *sim, const struct sim_message *messag
 {
     double rate = sim->setup.leaf_bytes_per_ns;
     bool stays =
-        message->is_node || (sim->ranks[message->entry.from].leaf == sim->ranks[message->to].leaf);
+        message->is_node || (sim->ranks[message->sender].leaf == sim->ranks[message->to].leaf);
     return (stays || (rate <= 0.0)) ? 0 : (uint64_t)((double)message->size_bytes / rate + 0.5);
 }
 
@@ -80,6 +80,22 @@ static void ports_find(struct gf_sim *sim, struct sim_rank *self)
     self->leaf = &sim->leaves[setup->rails ? group * cards + self->card : group];
 }
 
+/* It has no link, and a node of its own. */
+static void coordinator_create(struct gf_sim *sim)
+{
+    struct sim_rank *self = &sim->ranks[gf_sim_coordinator(sim)];
+    self->sim = sim;
+    self->rank = gf_sim_coordinator(sim);
+    self->node = UINT32_MAX;
+    self->drivers = (struct gf_drivers){
+        .channel = &sim_channel_driver, .channel_arg = self, .clock = &sim->clock.clock};
+}
+
+uint32_t gf_sim_coordinator(const struct gf_sim *sim)
+{
+    return sim->setup.world;
+}
+
 struct gf_sim *gf_sim_create(const struct gf_sim_setup *setup)
 {
     struct gf_sim *sim = calloc(1, sizeof *sim);
@@ -89,8 +105,10 @@ struct gf_sim *gf_sim_create(const struct gf_sim_setup *setup)
     sim->setup = *setup;
     sim->random = setup->seed;
     sim->clock = (struct sim_clock){.clock = {.now_ns = sim_clock_now_ns}, .sim = sim};
-    sim->ranks = calloc(setup->world, sizeof *sim->ranks);
-    sim->woken = calloc(setup->world, sizeof *sim->woken);
+    sim->proc_count = setup->world + 1;
+    sim->listener_proc = GF_RANK_NONE;
+    sim->ranks = calloc(sim->proc_count, sizeof *sim->ranks);
+    sim->woken = calloc(sim->proc_count, sizeof *sim->woken);
     sim->node_ports = calloc(setup->world + setup->ranks_per_node,
                              sizeof *sim->node_ports); /* the last node may be half empty */
     sim->leaves = calloc(setup->world + setup->ranks_per_node, sizeof *sim->leaves);
@@ -113,18 +131,23 @@ struct gf_sim *gf_sim_create(const struct gf_sim_setup *setup)
             .link_arg = self,
             .rendezvous = &sim_rendezvous_driver,
             .rendezvous_arg = self,
+            .channel = &sim_channel_driver,
+            .channel_arg = self,
             .clock = &sim->clock.clock,
         };
         sim_wake(self); /* each context wants a first poll */
     }
+    coordinator_create(sim);
     return sim;
 }
 
-static void subject_drop(enum sim_event_kind kind, void *subject)
+static void subject_drop(struct gf_sim *sim, enum sim_event_kind kind, void *subject)
 {
-    if ((kind == SIM_FRAME) || (kind == SIM_FLAG))
+    if (kind == SIM_PACKET)
+        sim_packet_free(sim, subject);
+    else if ((kind == SIM_FRAME) || (kind == SIM_FLAG))
         free(subject);
-    else if ((kind != SIM_WAKE) && (kind != SIM_RESUME))
+    else if ((kind != SIM_WAKE) && (kind != SIM_RESUME) && (kind != SIM_RESEND))
         sim_message_release(subject);
 }
 
@@ -132,9 +155,10 @@ void gf_sim_destroy(struct gf_sim *sim)
 {
     if (sim == NULL) return;
     for (size_t i = 0; i < sim->event_count; i++)
-        subject_drop(sim_event_kind(&sim->events[i]), sim->events[i].subject);
+        subject_drop(sim, sim_event_kind(&sim->events[i]), sim->events[i].subject);
     for (size_t i = 0; i < sim->held_count; i++)
-        subject_drop(sim->held[i].kind, sim->held[i].subject);
+        subject_drop(sim, sim->held[i].kind, sim->held[i].subject);
+    sim_streams_free(sim);
     for (uint32_t rank = 0; (sim->ranks != NULL) && (rank < sim->setup.world); rank++) {
         free(sim->ranks[rank].wires);
         free(sim->ranks[rank].flows);
@@ -152,7 +176,7 @@ void gf_sim_destroy(struct gf_sim *sim)
 
 const struct gf_drivers *gf_sim_drivers(struct gf_sim *sim, uint32_t rank)
 {
-    GF_ASSERT(rank < sim->setup.world);
+    GF_ASSERT(rank < sim->proc_count);
     return &sim->ranks[rank].drivers;
 }
 
@@ -188,12 +212,14 @@ void gf_sim_kill(struct gf_sim *sim, uint32_t rank)
     self->is_dead = true;
     held_lose(sim, rank);
     sim_wires_end(self, "connection reset by peer");
+    sim_channels_die(self);
 }
 
 void gf_sim_restart(struct gf_sim *sim, uint32_t rank)
 {
     struct sim_rank *self = &sim->ranks[rank];
-    GF_ASSERT(self->is_dead && (self->link == NULL) && (self->rendezvous == NULL));
+    GF_ASSERT(self->is_dead && (self->link == NULL) && (self->rendezvous == NULL) &&
+              (self->channels == NULL));
     self->is_dead = self->is_stopped = self->port_is_held = false;
     self->starts++;
     self->resume_ns = 0;
@@ -226,18 +252,20 @@ void gf_sim_stop(struct gf_sim *sim, uint32_t rank, bool stopped)
 
 static uint8_t *sim_cut(const struct gf_sim *sim, uint32_t a, uint32_t b)
 {
-    return &sim->cuts[(a < b) ? (size_t)a * sim->setup.world + b
-                              : (size_t)b * sim->setup.world + a];
+    return &sim->cuts[(a < b) ? (size_t)a * sim->proc_count + b : (size_t)b * sim->proc_count + a];
 }
 
 void gf_sim_partition(struct gf_sim *sim, uint32_t a, uint32_t b, bool cut)
 {
     size_t kept = 0;
-    if (sim->cuts == NULL) sim->cuts = calloc(sim->setup.world, sim->setup.world);
+    if (sim->cuts == NULL) sim->cuts = calloc(sim->proc_count, sim->proc_count);
     GF_ASSERT(sim->cuts != NULL);
-    GF_ASSERT((a < sim->setup.world) && (b < sim->setup.world));
+    GF_ASSERT((a < sim->proc_count) && (b < sim->proc_count));
+    if (sim_are_cut(sim, a, b) != cut) sim_channels_cut(sim, a, b, cut);
     *sim_cut(sim, a, b) = cut;
+    sim_streams_make(sim);
     if (cut) return;
+    sim_streams_mend(sim, a, b);
     /* What was held happens now, in its order: what was sent since is still under way, so nothing
      * is overtaken. */
     for (size_t i = 0; i < sim->held_count; i++) {
@@ -264,6 +292,7 @@ void gf_sim_lose(struct gf_sim *sim, uint32_t from, uint32_t to, double rate)
     if (sim->losses == NULL) sim->losses = calloc(world * world, sizeof *sim->losses);
     GF_ASSERT((sim->losses != NULL) && (from < world) && (to < world));
     sim->losses[from * world + to] = rate;
+    sim_streams_make(sim);
 }
 
 double sim_loss_rate(const struct gf_sim *sim, uint32_t from, uint32_t to)

@@ -47,28 +47,22 @@ void sim_region_give(struct sim_link *link)
     link->base.region = NULL;
 }
 
-/* It stays for another epoch. */
-void sim_region_clear(struct sim_link *link)
+/* The process of that rank, where its link is still the one that was connected to. */
+static struct sim_rank *peer_find(const struct sim_link *link, uint32_t peer)
 {
-    guards_check(link);
-    const size_t pages_bytes = link->setup.region_bytes & ~(size_t)(PAGE_BYTES - 1);
-    if (link->base.region == NULL) return;
-    /* Zeroes again, most of which nobody touches; locked memory and larger pages stay as they
-     * are. */
-    if (madvise(link->base.region, pages_bytes, MADV_DONTNEED) != 0)
-        memset(link->base.region, 0, pages_bytes);
-    memset(link->base.region + pages_bytes, 0, link->setup.region_bytes - pages_bytes);
+    if (peer == link->setup.rank) return link->self;
+    if ((peer >= link->setup.world) || (link->peers[peer].life == 0)) return NULL;
+    struct sim_rank *other = &link->self->sim->ranks[link->peers[peer].proc];
+    return ((other->link != NULL) && (other->life == link->peers[peer].life)) ? other : NULL;
 }
 
 void *sim_map(struct gf_link *base, uint32_t peer)
 {
     struct sim_link *link = sim_link(base);
-    struct sim_rank *self = link->self;
-    if (peer >= self->sim->setup.world) return NULL;
-    if (peer == self->rank) return base->region;
-    const struct sim_rank *other = &self->sim->ranks[peer];
-    if (!sim_same_node(self->sim, self->rank, peer) || (other->link == NULL)) return NULL;
-    return (link->peer_life[peer] == other->life) ? other->link->base.region : NULL;
+    const struct sim_rank *self = link->self, *other = peer_find(link, peer);
+    if (other == NULL) return NULL;
+    if ((other != self) && !sim_same_node(self->sim, self->rank, other->rank)) return NULL;
+    return other->link->base.region;
 }
 
 static void flag_set(struct sim_rank *to, size_t offset_bytes, uint64_t value)
@@ -93,7 +87,7 @@ void sim_flag_store(struct gf_link *base, uint32_t peer, size_t offset_bytes, ui
 {
     struct sim_link *link = sim_link(base);
     struct gf_sim *sim = link->self->sim;
-    struct sim_rank *to = &sim->ranks[peer];
+    struct sim_rank *to = peer_find(link, peer);
     /* the peer's memory may be gone, its rank dead */
     if ((sim_map(base, peer) == NULL) || link->self->is_dead) return;
     GF_ASSERT((offset_bytes % 8 == 0) && (offset_bytes + 8 <= to->link->setup.region_bytes));
@@ -101,13 +95,13 @@ void sim_flag_store(struct gf_link *base, uint32_t peer, size_t offset_bytes, ui
         struct sim_flag *flag = malloc(sizeof *flag);
         GF_ASSERT(flag != NULL);
         *flag = (struct sim_flag){
-            .value = value, .offset_bytes = offset_bytes, .to = peer, .to_life = to->life};
+            .value = value, .offset_bytes = offset_bytes, .to = to->rank, .to_life = to->life};
         sim_event_push(sim, gf_sim_free_ns(sim, link->self->rank) + sim->setup.node_latency_ns,
                        SIM_FLAG, flag);
         return;
     }
     flag_set(to, offset_bytes, value);
-    gf_sim_wake_at(sim, peer, sim->now_ns + sim->setup.node_latency_ns);
+    gf_sim_wake_at(sim, to->rank, sim->now_ns + sim->setup.node_latency_ns);
 }
 
 bool gf_sim_is_peers(const struct gf_sim *sim, uint32_t rank, gf_mem address)

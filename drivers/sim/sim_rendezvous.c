@@ -70,6 +70,8 @@ static struct sim_frame *wire_end(struct gf_sim *sim, uint32_t from, uint32_t to
 
 void gf_sim_give_up(struct gf_sim *sim, uint32_t a, uint32_t b)
 {
+    sim_channels_give_up(sim, a, b);
+    if ((a >= sim->setup.world) || (b >= sim->setup.world)) return;
     sim_held_drop(sim, a, b);
     for (uint32_t i = 0; i < 2; i++) {
         uint32_t to = (i == 0) ? a : b;

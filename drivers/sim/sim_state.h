@@ -2,9 +2,11 @@
  *
  *   sim_net.c         the world: ranks, faults by hand, counters
  *   sim_time.c        the event heap, virtual time, wake-ups
+ *   sim_evidence.c    networks that lose packets, and what a kernel shows of that
  *   sim_message.c     a message from post to landing, and how it finds its receive
  *   sim_link.c        the link driver table
  *   sim_region.c      its exchange region and flags
+ *   sim_channel.c     the channel driver table: connections of frames with a coordinator
  *   sim_rendezvous.c  the rendezvous driver table
  *
  * Running out of memory inside a call that cannot say so traps: a simulation that lost an event
@@ -22,16 +24,18 @@ enum sim_event_kind {
     SIM_RESUME, /* a stop ends */
     SIM_FRAME,  /* of the control channel */
     SIM_FLAG,   /* with setup.late_flags */
-    SIM_CLIMB   /* its first byte is at its leaf switch, on its way to another one */
+    SIM_CLIMB,  /* its first byte is at its leaf switch, on its way to another one */
+    SIM_PACKET, /* of a connection of frames, at its other end */
+    SIM_RESEND  /* what is not acknowledged is sent again */
 };
-#define SIM_EVENT_KIND_BITS 3
+#define SIM_EVENT_KIND_BITS 4
 
 struct sim_event {
     uint64_t at_ns;
     /* serial number << SIM_EVENT_KIND_BITS | kind: events of one time happen in the order of
      * posting */
     uint64_t order;
-    void *subject; /* sim_message, sim_rank, sim_frame or sim_flag */
+    void *subject; /* sim_message, sim_rank, sim_frame, sim_packet, sim_flag or sim_stream */
 };
 static inline enum sim_event_kind sim_event_kind(const struct sim_event *event)
 {
@@ -43,7 +47,7 @@ static inline enum sim_event_kind sim_event_kind(const struct sim_event *event)
 struct sim_entry {
     struct sim_entry *next;
     uint64_t tag;
-    uint32_t from;
+    uint32_t from; /* the sender's rank in its generation */
 };
 
 /* A struct gf_req, in the caller's memory. */
@@ -72,9 +76,9 @@ struct sim_message {
     uint64_t delay_ns;
     /* a copy's: the receiver's count of landings when it became unexpected */
     uint64_t landed;
-    uint32_t to;
-    uint32_t to_life; /* of the receiver's link when the sender connected */
-    uint32_t holders; /* events and tables that know it */
+    uint32_t sender, to; /* processes */
+    uint32_t to_life;    /* of the receiver's link when the sender connected */
+    uint32_t holders;    /* events and tables that know it */
     gf_sim_fault_kind fault;
     bool is_node;   /* inside a node */
     bool has_data;  /* else no payload */
@@ -119,7 +123,11 @@ struct sim_link {
     struct gf_link base;
     struct sim_rank *self;
     struct gf_link_setup setup; /* epoch: of now; device_bytes: 0 unless base.reaches_device */
-    uint32_t *peer_life;        /* [world], as connected; 0: not */
+    /* [places] of each rank of the generation */
+    struct sim_peer {
+        uint32_t proc; /* as its endpoint says */
+        uint32_t life; /* of its link, as connected; 0: not */
+    } * peers;
 };
 
 static inline struct sim_link *sim_link(struct gf_link *link)
@@ -140,6 +148,11 @@ struct sim_rendezvous {
     uint32_t coordinator; /* of this rank; GF_RANK_NONE: sought */
 };
 
+struct sim_packet;
+struct sim_wire;
+struct sim_channel;
+
+/* A process: that of a rank, or at the place behind all ranks that of a coordinator. */
 struct sim_rank {
     struct gf_sim *sim;
     uint32_t rank;
@@ -168,7 +181,7 @@ struct sim_rank {
     uint32_t request_count; /* not ended */
     struct sim_bucket buckets[SIM_BUCKETS];
     uint64_t landed;
-    struct sim_flow *flows; /* [world] what comes from each rank */
+    struct sim_flow *flows; /* [world] what comes from each process */
     uint64_t flow_until_ns; /* the last of them */
 
     /* as a new process: what another one had begun to connect never stands */
@@ -177,6 +190,9 @@ struct sim_rank {
     bool *wires;                       /* [world] control connections that it sees as standing */
     /* when the end of its last connection to a coordinator has come through */
     uint64_t wire_quiet_ns;
+
+    struct sim_channel *channels; /* open; the first of them */
+    uint64_t quiet_ns;            /* all have heard by then that the process before it has ended */
 };
 
 struct sim_held {
@@ -193,7 +209,8 @@ struct sim_clock {
 struct gf_sim {
     struct gf_sim_setup setup;
     struct sim_clock clock;
-    struct sim_rank *ranks;
+    uint32_t proc_count;         /* the ranks, and a coordinator */
+    struct sim_rank *ranks;      /* [proc_count] */
     struct sim_port *node_ports; /* cards, with setup.node_port */
     struct sim_port *leaves;
     uint64_t random;
@@ -204,11 +221,15 @@ struct gf_sim {
     bool is_stirred; /* a running rank was woken */
     uint32_t *woken; /* ring of ranks, each at most once */
     uint32_t woken_first, woken_count;
-    uint8_t *cuts;  /* [world * world], made by the first partition */
-    double *losses; /* [world * world] from, to; made by the first gf_sim_lose() */
+    uint8_t *cuts;              /* [proc_count * proc_count], made by the first partition */
+    struct sim_stream *streams; /* [proc_count * proc_count], likewise */
+    double *losses;             /* [world * world] from, to; made by the first gf_sim_lose() */
     struct sim_held *held;
     size_t held_count, held_room;
-    uint32_t job_listener; /* rank that listens at the address of the job */
+    uint32_t job_listener;        /* rank that listens at the address of the job */
+    struct sim_channel *listener; /* NULL: nobody listens there, */
+    uint32_t listener_proc;       /* and this process did last; GF_RANK_NONE: none has yet */
+    struct sim_wire *wires;
     uint64_t posts;
     struct gf_sim_counts counts;
 };
@@ -235,8 +256,8 @@ bool sim_hold(struct gf_sim *sim, uint32_t a, uint32_t b, enum sim_event_kind ki
 void sim_resume(struct sim_rank *self);
 
 /* sim_message.c */
-void sim_message_send(struct sim_rank *self, struct sim_request *request, uint32_t to,
-                      uint32_t to_life, const struct gf_sim_fault *fault);
+void sim_message_send(struct sim_rank *self, struct sim_request *request,
+                      const struct sim_peer *peer, const struct gf_sim_fault *fault);
 /* by one of its holders; freed by the last */
 void sim_message_release(struct sim_message *message);
 void sim_message_happen(struct gf_sim *sim, enum sim_event_kind kind, struct sim_message *message);
@@ -247,6 +268,19 @@ void sim_receive_withdraw(struct sim_rank *self, struct sim_request *request);
 void sim_unexpected_clear(struct sim_rank *self);
 void sim_request_end(struct sim_rank *self, struct sim_request *request, gf_status status);
 
+/* The first byte of a message that no network has lost is at the receiver's port. */
+void sim_message_arrive(struct gf_sim *sim, struct sim_message *message);
+
+/* sim_evidence.c */
+void sim_streams_make(struct gf_sim *sim);
+void sim_streams_free(struct gf_sim *sim);
+void sim_streams_forget(const struct sim_rank *self); /* to it, and from it */
+void sim_streams_mend(struct gf_sim *sim, uint32_t a, uint32_t b);
+/* True: the message, whose first byte is about to arrive, is lost or has to wait. */
+bool sim_stream_keeps(struct gf_sim *sim, struct sim_message *message);
+void sim_stream_happen(struct gf_sim *sim, struct sim_stream *stream);
+bool sim_edge_is_broken(struct gf_link *link, uint32_t peer, struct gf_fault *fault_out);
+
 /* sim_link.c */
 /* GF_ERR_ABORTED: it was killed. */
 gf_status sim_dead(const struct sim_rank *self, struct gf_fault *fault, const char *call);
@@ -255,10 +289,17 @@ extern const struct gf_link_driver sim_link_driver;
 /* sim_region.c; the driver's calls of the same names (link.h), and memory for a life of the link */
 gf_status sim_region_take(struct sim_link *link, struct gf_fault *fault);
 void sim_region_give(struct sim_link *link);
-void sim_region_clear(struct sim_link *link);
 void *sim_map(struct gf_link *link, uint32_t peer);
 void sim_flag_store(struct gf_link *link, uint32_t peer, size_t offset_bytes, uint64_t value);
 void sim_flag_happen(struct gf_sim *sim, struct sim_flag *flag);
+
+/* sim_channel.c */
+extern const struct gf_channel_driver sim_channel_driver;
+void sim_packet_happen(struct gf_sim *sim, struct sim_packet *packet);
+void sim_packet_free(struct gf_sim *sim, struct sim_packet *packet);
+void sim_channels_die(struct sim_rank *self); /* the process has ended, and its kernel says so */
+void sim_channels_cut(struct gf_sim *sim, uint32_t a, uint32_t b, bool cut);
+void sim_channels_give_up(struct gf_sim *sim, uint32_t a, uint32_t b);
 
 /* sim_rendezvous.c */
 extern const struct gf_rendezvous_driver sim_rendezvous_driver;

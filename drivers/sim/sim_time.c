@@ -61,7 +61,9 @@ static void event_happen(struct gf_sim *sim)
     case SIM_CLIMB:
     case SIM_LAND: sim_message_happen(sim, kind, event.subject); break;
     case SIM_FRAME: sim_frame_happen(sim, event.subject); break;
+    case SIM_PACKET: sim_packet_happen(sim, event.subject); break;
     case SIM_FLAG: sim_flag_happen(sim, event.subject); break;
+    case SIM_RESEND: sim_stream_happen(sim, event.subject); break;
     case SIM_WAKE:
         if (event.at_ns == self->free_ns) self->wakes_free = false;
         sim_wake(self);
@@ -107,7 +109,7 @@ void sim_wake(struct sim_rank *self)
     sim->is_stirred = true;
     if (self->is_queued) return;
     self->is_queued = true;
-    sim->woken[(sim->woken_first + sim->woken_count++) % sim->setup.world] = self->rank;
+    sim->woken[(sim->woken_first + sim->woken_count++) % sim->proc_count] = self->rank;
 }
 
 void gf_sim_wake_at(struct gf_sim *sim, uint32_t rank, uint64_t at_ns)
@@ -138,7 +140,7 @@ uint32_t gf_sim_woken_next(struct gf_sim *sim)
 {
     while (sim->woken_count > 0) {
         struct sim_rank *self = &sim->ranks[sim->woken[sim->woken_first]];
-        sim->woken_first = (sim->woken_first + 1) % sim->setup.world;
+        sim->woken_first = (sim->woken_first + 1) % sim->proc_count;
         sim->woken_count--;
         self->is_queued = false;
         if (gf_sim_runs(sim, self->rank) && (self->free_ns <= sim->now_ns)) return self->rank;

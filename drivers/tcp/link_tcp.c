@@ -67,6 +67,7 @@ _Static_assert(sizeof(struct gf_req) % 64 == 0, "requests lie in an array");
 
 #define EVENTS_MAX 32
 #define UNASKED_MAX 4 /* reads of who is awaited, between two questions to the kernel about all */
+#define TURNS_UNASKED 256u /* so often all are asked, though there is only one: strangers, too */
 #define FLUSH_NS UINT64_C(200000000) /* close() waits so long for what was sent */
 
 static struct gf_tcp_link *tcp_of(struct gf_link *link)
@@ -144,7 +145,7 @@ static gf_status post_check(struct gf_tcp_link *tcp, uint32_t peer, uint64_t tag
     if (gf_node_has(tcp->node, peer)) return GF_OK;
     if (tcp->peers[peer].open_count < tcp->setup.streams)
         return post_refuse(tcp, GF_ERR_STATE, peer, call, tag, size_bytes,
-                           "not connected in this epoch");
+                           "not connected in this generation");
     return (tcp->requests_under_way < tcp->setup.requests_max) ? GF_OK : GF_AGAIN;
 }
 
@@ -229,6 +230,10 @@ static void events_take(struct gf_tcp_link *tcp)
     for (int i = 0; i < count; i++) {
         struct gf_tcp_stream *stream = events[i].data.ptr;
         if (stream == NULL) continue; /* the node's, which is looked at in each turn */
+        if (events[i].data.ptr == tcp->data) {
+            tcp->data_due = true;
+            continue;
+        }
         if ((events[i].events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0)
             stream->readable = true;
         if ((events[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) stream->hung_up = true;
@@ -265,7 +270,7 @@ static bool awaited_read(struct gf_tcp_link *tcp, bool *moved_out)
     while ((req != NULL) && req->is_send) req = req->newer;
     if (req == NULL) return false;
     stream = &tcp->peers[req->peer].streams[0];
-    bool alone = (tcp->streams_open == 1) && stream->writable;
+    bool alone = (tcp->streams_open == 1) && stream->writable && (tcp->turn % TURNS_UNASKED != 0);
     if (stream->fd < 0) return false;
     if (!alone && (stream->listed || (tcp->unasked == UNASKED_MAX))) return false;
     if (tcp->unasked < UNASKED_MAX) tcp->unasked++;
@@ -281,6 +286,7 @@ static gf_status network_progress(struct gf_tcp_link *tcp)
     bool moved = false;
     tcp->turn++;
     if (!awaited_read(tcp, &moved)) events_take(tcp);
+    if (tcp->data_due) (void)gf_tcp_data_poll(tcp, gf_clock_monotonic.now_ns(&gf_clock_monotonic));
     moved = ready_serve(tcp) || moved;
     if (tcp->gone_count > 0)
         moved = gf_tcp_gone_tell(tcp, gf_clock_monotonic.now_ns(&gf_clock_monotonic)) || moved;
@@ -296,7 +302,7 @@ static gf_status progress(struct gf_link *link)
     if (tcp->broken != GF_OK) return tcp->broken;
     if (!tcp->is_open) return GF_ERR_STATE;
     in_node = gf_node_progress(tcp->node);
-    if (tcp->streams_open > 0) status = network_progress(tcp);
+    if ((tcp->streams_open > 0) || tcp->data_due) status = network_progress(tcp);
     if ((in_node < 0) || (status == GF_AGAIN)) return in_node;
     return status;
 }
@@ -308,7 +314,7 @@ static gf_status arm(struct gf_link *link)
     if (!tcp->is_open) return GF_ERR_STATE;
     if (gf_node_arm(tcp->node) != GF_OK) return GF_AGAIN;
     if (tcp->unasked > 0) events_take(tcp); /* what was read is still on the kernel's list */
-    return (tcp->ready == NULL) ? GF_OK : GF_AGAIN;
+    return ((tcp->ready == NULL) && !tcp->data_due) ? GF_OK : GF_AGAIN;
 }
 
 /* ---- memory ---- */
@@ -326,9 +332,9 @@ static void *part_take(struct parts *parts, size_t bytes)
 }
 
 /* Few peers have more, so that two slices and more of an exchange leave without a word first. */
-static uint32_t credit_share(uint32_t world)
+static uint32_t credit_share(uint32_t ranks_max)
 {
-    uint32_t bytes = TCP_CREDIT_BYTES_ALL / ((world > 1) ? world - 1 : 1);
+    uint32_t bytes = TCP_CREDIT_BYTES_ALL / ((ranks_max > 1) ? ranks_max - 1 : 1);
     if (bytes > TCP_CREDIT_BYTES_MAX) return TCP_CREDIT_BYTES_MAX;
     return (bytes < TCP_CREDIT_BYTES_MIN) ? TCP_CREDIT_BYTES_MIN : bytes;
 }
@@ -337,26 +343,29 @@ static struct gf_link_setup setup_filled(const struct gf_link_setup *setup)
 {
     struct gf_link_setup filled = *setup;
     if (filled.streams == 0) filled.streams = 1;
-    if (filled.credit_bytes == 0) filled.credit_bytes = credit_share(filled.world);
+    if (filled.credit_bytes == 0) filled.credit_bytes = credit_share(filled.ranks_max);
     if (filled.credit_bytes < TCP_BLOCK_BYTES) filled.credit_bytes = TCP_BLOCK_BYTES;
     return filled;
 }
 
-/* Both measures and hands out. What is written at open comes first; the blocks of peers that never
- * connect are not touched. */
+/* Both measures and hands out, again at each reset: this rank's own place has no memory, and it is
+ * another one in the next generation. What is written at open comes first; the blocks of peers that
+ * never connect are not touched. */
 static void lay(const struct gf_link_setup *setup, struct parts *parts)
 {
-    uint32_t world = setup->world;
+    uint32_t ranks_max = setup->ranks_max;
     uint32_t block_count = setup->credit_bytes / TCP_BLOCK_BYTES;
     struct gf_tcp_link *tcp = part_take(parts, sizeof *tcp);
-    struct gf_tcp_peer *peers = part_take(parts, world * sizeof *peers);
+    struct gf_tcp_peer *peers = part_take(parts, ranks_max * sizeof *peers);
     unsigned char *scratch = part_take(parts, TCP_SCRATCH_BYTES);
+    struct gf_data *data = part_take(parts, gf_data_state_bytes(setup));
     if (tcp != NULL) {
+        tcp->data = data;
         tcp->peers = peers;
         tcp->scratch = scratch;
         tcp->block_count = block_count;
     }
-    for (uint32_t id = 0; id < world; id++) {
+    for (uint32_t id = 0; id < ranks_max; id++) {
         struct gf_tcp_peer at = {.link = tcp, .id = id};
         if (id != setup->rank) {
             at.streams = part_take(parts, setup->streams * sizeof *at.streams);
@@ -405,11 +414,12 @@ static struct gf_tcp_link *tcp_of_forked(struct gf_forked *forked)
 static void forked_close(struct gf_forked *forked)
 {
     const struct gf_tcp_link *tcp = tcp_of_forked(forked);
-    for (uint32_t id = 0; id < tcp->setup.world; id++) {
+    for (uint32_t id = 0; id < tcp->setup.ranks_max; id++) {
         const struct gf_tcp_peer *peer = &tcp->peers[id];
         for (uint32_t s = 0; (s < tcp->setup.streams) && (peer->streams != NULL); s++)
             (void)close(peer->streams[s].fd);
     }
+    gf_data_forked(tcp->data);
     (void)close(tcp->epoll_fd);
 }
 
@@ -417,7 +427,7 @@ static void close_link(struct gf_link *link);
 
 static void peers_init(struct gf_tcp_link *tcp)
 {
-    for (uint32_t id = 0; id < tcp->setup.world; id++) {
+    for (uint32_t id = 0; id < tcp->setup.ranks_max; id++) {
         if (id != tcp->setup.rank) gf_tcp_peer_init(&tcp->peers[id]);
     }
 }
@@ -426,11 +436,14 @@ static void peers_init(struct gf_tcp_link *tcp)
 static gf_status wakes_take(struct gf_tcp_link *tcp)
 {
     struct epoll_event event = {.events = EPOLLIN};
+    struct epoll_event data = {.events = EPOLLIN, .data.ptr = tcp->data};
     int node_fd = gf_node_wake_fd(tcp->node);
+    int data_fd = tcp->link.network ? gf_data_wake_fd(tcp->data) : -1;
     tcp->epoll_fd = gf_descriptor_keep(epoll_create1(EPOLL_CLOEXEC));
     tcp->link.wake_fd = tcp->epoll_fd;
     if ((tcp->epoll_fd >= 0) &&
-        ((node_fd < 0) || (epoll_ctl(tcp->epoll_fd, EPOLL_CTL_ADD, node_fd, &event) == 0)))
+        ((node_fd < 0) || (epoll_ctl(tcp->epoll_fd, EPOLL_CTL_ADD, node_fd, &event) == 0)) &&
+        ((data_fd < 0) || (epoll_ctl(tcp->epoll_fd, EPOLL_CTL_ADD, data_fd, &data) == 0)))
         return GF_OK;
     return gf_fault_set(&tcp->link.fault, GF_ERR_SYSTEM, GF_RANK_NONE, "epoll_create1", errno,
                         "link: no epoll descriptor: %s", strerror(errno));
@@ -470,8 +483,8 @@ static gf_status open_link(const struct gf_link_setup *setup, void *state,
     const struct gf_link_setup filled = setup_filled(setup);
     struct parts parts = {state, 0};
     gf_status status;
-    GF_ASSERT((((uintptr_t)state & 63) == 0) && (setup->rank < setup->world) &&
-              (setup->requests_max > 0));
+    GF_ASSERT((((uintptr_t)state & 63) == 0) && (setup->world <= setup->ranks_max) &&
+              (setup->rank < setup->world) && (setup->requests_max > 0));
     if ((status = setup_check(&filled, fault_out)) != GF_OK) return status;
     memset(tcp, 0, sizeof *tcp);
     tcp->setup = filled;
@@ -481,6 +494,7 @@ static gf_status open_link(const struct gf_link_setup *setup, void *state,
     tcp->turn = 1;
     lay(&filled, &parts);
     peers_init(tcp);
+    gf_data_init(tcp->data, &tcp->setup);
     tcp->forked.close = forked_close;
     gf_forked_add(&tcp->forked);
     status = gf_node_open(&tcp->setup, (unsigned char *)state + node_at(&filled), &tcp->link,
@@ -525,7 +539,7 @@ static void flush(struct gf_tcp_link *tcp)
     }
 }
 
-/* All connections of the epoch, and what was under way on them. */
+/* All connections of the generation, and what was under way on them. */
 static void network_drop(struct gf_tcp_link *tcp)
 {
     gf_tcp_network_give(tcp);
@@ -557,18 +571,27 @@ static gf_status renew(struct gf_tcp_link *tcp, bool on)
     tcp->broken = GF_OK;
     tcp->link.fault = (struct gf_fault){.code = GF_OK};
     tcp->link.network = false;
-    status = gf_node_reset(tcp->node, tcp->setup.epoch);
+    if (!on) gf_data_close(tcp->data);
+    status = gf_node_reset(tcp->node, tcp->setup.generation, tcp->setup.rank, tcp->setup.world);
     if ((status == GF_OK) && on) status = gf_tcp_network_take(tcp);
     if (status == GF_OK) status = wakes_take(tcp);
     tcp->is_open = status == GF_OK;
     return status;
 }
 
-static gf_status reset(struct gf_link *link, uint32_t epoch)
+static gf_status reset(struct gf_link *link, uint32_t generation, uint32_t rank, uint32_t world)
 {
     struct gf_tcp_link *tcp = tcp_of(link);
-    tcp->setup.epoch = epoch;
-    return renew(tcp, link->network);
+    struct parts parts = {(unsigned char *)tcp, 0};
+    bool on = link->network;
+    GF_ASSERT((world <= tcp->setup.ranks_max) && (rank < world));
+    network_drop(tcp);
+    tcp->setup.generation = generation;
+    tcp->setup.rank = rank;
+    tcp->setup.world = world;
+    lay(&tcp->setup, &parts);
+    peers_init(tcp);
+    return renew(tcp, on);
 }
 
 static gf_status network(struct gf_link *link, bool on)
@@ -584,6 +607,7 @@ static void close_link(struct gf_link *link)
     struct gf_tcp_link *tcp = tcp_of(link);
     flush(tcp);
     network_drop(tcp);
+    gf_data_close(tcp->data);
     wakes_give(tcp);
     gf_node_close(tcp->node);
     tcp->node = NULL;
@@ -607,6 +631,7 @@ const struct gf_link_driver gf_link_tcp = {
     .cancel = cancel,
     .progress = progress,
     .large_lost = gf_tcp_large_lost,
+    .edge_is_broken = gf_tcp_edge_is_broken,
     .arm = arm,
     .map = map,
     .flag_store = flag_store,

@@ -1,12 +1,11 @@
 /* The way to peers: endpoint addresses, and who is dialled where.
  *
  * An endpoint address is the head below: what the node tells of this rank's memory, and where the
- * network is open the places at which this rank is dialled and the secret of its epoch, which only
- * members are told. The rendezvous driver listens, dials, and proves both ends to each other; what
- * comes from it is a connection of that peer.
+ * network is open the places at which this rank is dialled and the secret of its generation, which only
+ * members are told. What data.h hands over is a proven connection of that peer.
  *
  * A peer of the node is reached through memory, and no connection is made to it. Of two other ranks
- * the one with the lower member id dials; the other one does so, too, once a second has passed, as
+ * the one with the lower number dials; the other one does so, too, once a second has passed, as
  * there are networks where only one of the two ways is open. A peer counts as connected when its
  * HELLO has come on stream 0: so a message has gone each way before the first step. */
 #include "drivers/tcp/link_tcp_state.h"
@@ -23,12 +22,13 @@
 #define ENDPOINT_MAGIC 0x54464701u
 #define ENDPOINT_VERSION 1u
 #define OTHER_DIALS_NS UINT64_C(1000000000)
+#define DATA_POLL_NS UINT64_C(20000) /* all peers are asked for in turn, and one poll serves all */
 
 struct endpoint_head {
     uint32_t magic; /* a host of the other byte order reads something else */
     uint32_t version;
     uint32_t rank;
-    uint32_t epoch;
+    uint32_t generation;
     uint32_t streams;
     uint32_t place_count; /* 0: no network is open */
     uint64_t check;       /* of all before, then of what follows */
@@ -54,7 +54,7 @@ static struct gf_tcp_link *tcp_of(void *user)
     return user;
 }
 
-/* The rendezvous driver has proven it. */
+/* It is proven (data.h). */
 static void connected(void *user, uint32_t peer, uint32_t stream, int fd)
 {
     struct gf_tcp_link *tcp = tcp_of(user);
@@ -106,23 +106,20 @@ static gf_status places_take(struct gf_tcp_link *tcp, const struct gf_place *lis
 
 gf_status gf_tcp_network_take(struct gf_tcp_link *tcp)
 {
-    struct gf_rendezvous *rendezvous = tcp->setup.rendezvous;
     struct gf_place listener;
     gf_status status;
-    if ((rendezvous == NULL) || (rendezvous->driver->data_begin == NULL))
-        return network_refuse(tcp, GF_ERR_CONFIG, "this control channel takes no data connections");
     tcp->taker = (struct gf_data_taker){.user = tcp, .connected = connected, .has = has};
-    status = rendezvous->driver->data_begin(rendezvous, tcp->setup.epoch, &tcp->taker, tcp->secret,
-                                            &listener);
+    status = gf_data_begin(tcp->data, tcp->setup.generation, tcp->setup.rank, tcp->setup.world,
+                           &tcp->taker, tcp->secret, &listener);
     if (status < 0) {
-        tcp->link.fault = rendezvous->fault;
+        tcp->link.fault = *gf_data_fault(tcp->data);
         return status;
     }
     gf_devices_group(tcp->setup.devices, tcp->setup.local, tcp->devices);
     tcp->link.device = gf_fnv_bytes(GF_FNV_START, tcp->devices, strlen(tcp->devices));
     status = places_take(tcp, &listener);
     if (status < 0) {
-        rendezvous->driver->data_end(rendezvous);
+        gf_data_end(tcp->data);
         return status;
     }
     for (uint32_t i = 0; i < tcp->place_count; i++)
@@ -133,10 +130,19 @@ gf_status gf_tcp_network_take(struct gf_tcp_link *tcp)
 
 void gf_tcp_network_give(struct gf_tcp_link *tcp)
 {
-    struct gf_rendezvous *rendezvous = tcp->setup.rendezvous;
-    if (tcp->place_count > 0) rendezvous->driver->data_end(rendezvous);
+    gf_data_end(tcp->data);
     tcp->place_count = 0;
+    tcp->data_due = false;
     memset(tcp->secret, 0, sizeof tcp->secret);
+}
+
+gf_status gf_tcp_data_poll(struct gf_tcp_link *tcp, uint64_t now_ns)
+{
+    tcp->data_due = false;
+    tcp->data_ns = now_ns;
+    gf_status status = gf_data_poll(tcp->data, now_ns);
+    if (status < 0) tcp->link.fault = *gf_data_fault(tcp->data);
+    return status;
 }
 
 /* ---- endpoint addresses ---- */
@@ -147,7 +153,7 @@ gf_status gf_tcp_endpoint(struct gf_link *link, void *endpoint_out, size_t *size
     struct endpoint_head head = {.magic = ENDPOINT_MAGIC,
                                  .version = ENDPOINT_VERSION,
                                  .rank = tcp->setup.rank,
-                                 .epoch = tcp->setup.epoch,
+                                 .generation = tcp->setup.generation,
                                  .streams = tcp->setup.streams,
                                  .place_count = tcp->place_count};
     if (!tcp->is_open) return GF_ERR_STATE;
@@ -175,13 +181,14 @@ static gf_status endpoint_read(struct gf_tcp_link *tcp, uint32_t peer, const voi
     if (wrong != NULL)
         return gf_fault_set(&tcp->link.fault, GF_ERR_DATA, peer, "connect", 0,
                             "the endpoint of rank %u %s", peer, wrong);
-    if ((head_out->rank != peer) || (head_out->epoch != tcp->setup.epoch) ||
+    if ((head_out->rank != peer) || (head_out->generation != tcp->setup.generation) ||
         (head_out->streams != tcp->setup.streams))
-        return gf_fault_set(&tcp->link.fault, GF_ERR_MISMATCH, peer, "connect", 0,
-                            "the endpoint of rank %u, epoch %u, %u streams was given as that of "
-                            "rank %u, epoch %u, %u streams",
-                            head_out->rank, head_out->epoch, head_out->streams, peer,
-                            tcp->setup.epoch, tcp->setup.streams);
+        return gf_fault_set(
+            &tcp->link.fault, GF_ERR_MISMATCH, peer, "connect", 0,
+            "the endpoint of rank %u, generation %u, %u streams was given as that of "
+            "rank %u, generation %u, %u streams",
+            head_out->rank, head_out->generation, head_out->streams, peer, tcp->setup.generation,
+            tcp->setup.streams);
     return GF_OK;
 }
 
@@ -191,26 +198,24 @@ static gf_status endpoint_read(struct gf_tcp_link *tcp, uint32_t peer, const voi
  * would neither dial nor accept, and the others would wait for it. */
 static gf_status data_limit_check(struct gf_tcp_link *tcp)
 {
-    const struct gf_rendezvous *rendezvous = tcp->setup.rendezvous;
+    uint32_t files_max = gf_data_files_max();
     uint32_t peer_count = 0;
     for (uint32_t id = 0; id < tcp->setup.world; id++)
         if ((tcp->peers[id].met_ns != 0) || (tcp->peers[id].open_count > 0)) peer_count++;
-    uint32_t needed = peer_count * tcp->setup.streams + rendezvous->descriptors;
-    tcp->descriptors_fit =
-        (rendezvous->descriptors_max == 0) || (rendezvous->descriptors_max >= needed);
+    uint32_t needed = peer_count * tcp->setup.streams + GF_DATA_FILES_LEAST;
+    tcp->descriptors_fit = (files_max == 0) || (files_max >= needed);
     if (tcp->descriptors_fit) return GF_OK;
     return gf_fault_set(&tcp->link.fault, GF_ERR_SYSTEM, tcp->setup.rank, "getrlimit", EMFILE,
                         "rank %u needs %u file descriptors, %u to each of %u ranks and %u more, "
                         "the limit is %u: raise it (ulimit -n)",
                         tcp->setup.rank, needed, tcp->setup.streams, peer_count,
-                        rendezvous->descriptors, rendezvous->descriptors_max);
+                        GF_DATA_FILES_LEAST, files_max);
 }
 
 /* Streams are spread over the devices of both ends. */
 static gf_status streams_dial(struct gf_tcp_link *tcp, struct gf_tcp_peer *peer,
                               const struct endpoint_head *head, uint64_t now_ns)
 {
-    struct gf_rendezvous *rendezvous = tcp->setup.rendezvous;
     static const struct gf_place anywhere = {.family = 0};
     for (uint32_t s = 0; s < tcp->setup.streams; s++) {
         const struct gf_place *from = &tcp->places[s % tcp->place_count];
@@ -218,10 +223,10 @@ static gf_status streams_dial(struct gf_tcp_link *tcp, struct gf_tcp_peer *peer,
         gf_status status;
         if (peer->streams[s].fd >= 0) continue;
         if (gf_place_is_link_local(&to)) to.scope = from->scope;
-        status = rendezvous->driver->data_dial(rendezvous, now_ns, peer->id, s, head->secret, &to,
-                                               (tcp->devices[0] != '\0') ? from : &anywhere);
+        status = gf_data_dial(tcp->data, now_ns, peer->id, s, head->secret, &to,
+                              (tcp->devices[0] != '\0') ? from : &anywhere);
         if (status < 0) {
-            tcp->link.fault = rendezvous->fault;
+            tcp->link.fault = *gf_data_fault(tcp->data);
             return status;
         }
     }
@@ -237,8 +242,12 @@ static gf_status network_connect(struct gf_tcp_link *tcp, struct gf_tcp_peer *pe
                             "rank %u and rank %u share no memory, and rank %u has no network open",
                             tcp->setup.rank, peer->id,
                             (tcp->place_count == 0) ? tcp->setup.rank : peer->id);
+    if ((now_ns - tcp->data_ns >= DATA_POLL_NS) && ((status = gf_tcp_data_poll(tcp, now_ns)) < 0))
+        return status;
     if (peer->met_ns == 0) {
         peer->met_ns = now_ns;
+        peer->place_count = head->place_count;
+        memcpy(peer->places, head->places, head->place_count * sizeof peer->places[0]);
         tcp->descriptors_fit = false; /* looked at when all have been met */
     } else if (!tcp->descriptors_fit && ((status = data_limit_check(tcp)) < 0)) {
         return status;

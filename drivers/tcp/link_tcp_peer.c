@@ -8,13 +8,11 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <linux/sockios.h>
 #include <netinet/tcp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -80,6 +78,7 @@ gf_status gf_link_tcp_adopt(struct gf_link *link, uint32_t id, uint32_t stream_i
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &no_delay,
                      sizeof no_delay); /* a socket pair has no such option */
     stream->fd = fd;
+    (void)gf_place_of_fd(fd, true, &stream->there);
     stream->readable = true;
     stream->writable = true;
     if (stream_index == 0) peer->greets = true;
@@ -107,28 +106,36 @@ void gf_tcp_peer_close(struct gf_tcp_peer *peer)
     for (uint32_t s = 0; s < peer->link->setup.streams; s++) stream_close(&peer->streams[s]);
 }
 
-/* " (10.0.0.1:4000)", or nothing where it is no address of IP. */
-static void place_text(int fd, bool of_peer, char *text_out, size_t bytes)
+static void place_text(const struct gf_place *place, char *text_out, size_t bytes)
 {
-    struct gf_place place;
     char ip[INET6_ADDRSTRLEN] = "";
     text_out[0] = 0;
-    if ((fd < 0) || !gf_place_of_fd(fd, of_peer, &place)) return;
-    (void)inet_ntop(place.family, place.ip, ip, sizeof ip);
-    (void)snprintf(text_out, bytes, (place.family == AF_INET) ? " (%s:%u)" : " ([%s]:%u)", ip,
-                   ntohs(place.port));
+    if (place->family == 0) return;
+    (void)inet_ntop(place->family, place->ip, ip, sizeof ip);
+    (void)snprintf(text_out, bytes, (place->family == AF_INET) ? " (%s:%u)" : " ([%s]:%u)", ip,
+                   ntohs(place->port));
+}
+
+void gf_tcp_ends_text(const struct gf_tcp_stream *stream, char *own_out, char *other_out,
+                      size_t bytes)
+{
+    struct gf_place own = {.family = 0};
+    if (stream->fd >= 0) (void)gf_place_of_fd(stream->fd, false, &own);
+    place_text(&own, own_out, bytes);
+    place_text(&stream->there, other_out, bytes);
 }
 
 /* What the kernel measured, while the socket is open. */
-static void peer_text(struct gf_tcp_peer *peer, int fd, const char *why)
+static void peer_text(const struct gf_tcp_stream *stream, const char *why)
 {
+    struct gf_tcp_peer *peer = stream->peer;
+    int fd = stream->fd;
     char own[64];
     char other[64];
     char measured[64] = "";
     struct tcp_info info = {0};
     socklen_t bytes = sizeof info;
-    place_text(fd, false, own, sizeof own);
-    place_text(fd, true, other, sizeof other);
+    gf_tcp_ends_text(stream, own, other, sizeof own);
     if ((fd >= 0) && (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0))
         (void)snprintf(measured, sizeof measured, "; %u retransmits, rtt %u us",
                        info.tcpi_total_retrans, info.tcpi_rtt);
@@ -137,10 +144,11 @@ static void peer_text(struct gf_tcp_peer *peer, int fd, const char *why)
                    own, peer->id, other, why, measured);
 }
 
-static void peer_ends(struct gf_tcp_peer *peer)
+static void peer_ends(struct gf_tcp_peer *peer, int error)
 {
     if (peer->ended) return;
     peer->ended = true;
+    peer->ended_error = error;
     peer->ended_ns = gf_clock_monotonic.now_ns(&gf_clock_monotonic);
     peer->link->gone_count++;
     for (uint32_t s = 0; s < peer->link->setup.streams; s++) {
@@ -154,8 +162,8 @@ void gf_tcp_stream_ended(struct gf_tcp_stream *stream, int error)
     struct gf_tcp_peer *peer = stream->peer;
     bool reads =
         (error == EPIPE) || (error == ECONNRESET); /* what came before that may still be here */
-    if (!peer->ended) peer_text(peer, stream->fd, (error == 0) ? "closed there" : strerror(error));
-    peer_ends(peer);
+    if (!peer->ended) peer_text(stream, (error == 0) ? "closed there" : strerror(error));
+    peer_ends(peer, error);
     if (!reads || !stream->readable) stream_close(stream);
 }
 
@@ -199,8 +207,8 @@ void gf_tcp_violated(struct gf_tcp_stream *stream, const char *format, ...)
     (void)vsnprintf(why, sizeof why, format, args);
     va_end(args);
     if (peer->told) return;
-    peer_text(peer, stream->fd, why);
-    peer_ends(peer);
+    peer_text(stream, why);
+    peer_ends(peer, 0);
     (void)gf_fault_set(&tcp->link.fault, GF_ERR_LINK, peer->id, "recv", 0, "%s", peer->text);
     (void)peer_tell(peer);
     tcp->broken = GF_ERR_LINK;
@@ -224,41 +232,4 @@ bool gf_tcp_gone_tell(struct gf_tcp_link *tcp, uint64_t now_ns)
 gf_status gf_tcp_peer_refuse(struct gf_tcp_peer *peer)
 {
     return gf_fault_set(&peer->link->link.fault, GF_ERR_LINK, peer->id, "", 0, "%s", peer->text);
-}
-
-/* ---- large packets that do not come ---- */
-
-#define RESENT_MIN 2u
-
-/* All that was acknowledged left before the first packet of this size, and since then the kernel
- * sends again and again (retransmits), or its own device takes no such packet (probes). A path that
- * was cut at that moment looks the same, so it is asked and not said. */
-static bool stream_large_lost(const struct gf_tcp_stream *stream, uint32_t *packet_bytes_out)
-{
-    struct tcp_info info = {0};
-    socklen_t bytes = sizeof info;
-    int waiting = 0;
-    if ((stream->fd < 0) || (stream->largest <= TCP_PACKET_BYTES)) return false;
-    if ((ioctl(stream->fd, SIOCOUTQ, &waiting) != 0) || (waiting <= 0)) return false;
-    if (stream->written - (uint64_t)waiting > stream->large_at) return false;
-    if (getsockopt(stream->fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return false;
-    if ((info.tcpi_retransmits < RESENT_MIN) && (info.tcpi_probes < RESENT_MIN)) return false;
-    if (info.tcpi_pmtu <= TCP_PACKET_BYTES) return false;
-    *packet_bytes_out = info.tcpi_pmtu;
-    return true;
-}
-
-bool gf_tcp_large_lost(struct gf_link *link, uint32_t *peer_out, uint32_t *packet_bytes_out)
-{
-    struct gf_tcp_link *tcp = (struct gf_tcp_link *)link;
-    for (uint32_t id = 0; id < tcp->setup.world; id++) {
-        const struct gf_tcp_peer *peer = &tcp->peers[id];
-        if ((id == tcp->setup.rank) || peer->ended) continue;
-        for (uint32_t s = 0; s < tcp->setup.streams; s++) {
-            if (!stream_large_lost(&peer->streams[s], packet_bytes_out)) continue;
-            *peer_out = id;
-            return true;
-        }
-    }
-    return false;
 }

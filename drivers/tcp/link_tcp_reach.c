@@ -109,18 +109,15 @@ static const char *advice_of(const struct gf_tcp_link *tcp, uint32_t own, const 
 void gf_tcp_reach_say(const struct gf_tcp_link *tcp, uint32_t peer, uint32_t stream,
                       const struct gf_place *to, struct gf_fault *fault_out)
 {
-    struct gf_rendezvous *rendezvous = tcp->setup.rendezvous;
-    const char *said = rendezvous->driver->data_text(rendezvous, peer);
-    int error = (rendezvous->driver->data_error != NULL)
-                    ? rendezvous->driver->data_error(rendezvous, peer)
-                    : 0;
+    const char *said = gf_data_text(tcp->data, peer);
+    int error = gf_data_error(tcp->data, peer);
     uint32_t own = stream % tcp->place_count;
     const struct gf_device_at *device = &tcp->place_devices[own];
     char ip[INET6_ADDRSTRLEN];
     char own_ip[INET6_ADDRSTRLEN];
     char at[2 * INET6_ADDRSTRLEN + sizeof device->name + 32];
     char why[80];
-    if (rendezvous->lacks != 0) error = rendezvous->lacks;
+    if (gf_data_lacks(tcp->data) != 0) error = gf_data_lacks(tcp->data);
     ip_text(to, ip);
     ip_text(&tcp->places[own], own_ip);
     (void)snprintf(
@@ -137,4 +134,16 @@ void gf_tcp_reach_say(const struct gf_tcp_link *tcp, uint32_t peer, uint32_t str
     (void)gf_fault_set(fault_out, GF_ERR_LINK, peer, "connect", error,
                        "rank %u cannot connect to rank %u%s: %s; %s", tcp->setup.rank, peer, at,
                        why, advice_of(tcp, own, to, error));
+}
+
+bool gf_tcp_reach_failed(const struct gf_tcp_peer *peer, struct gf_fault *fault_out)
+{
+    const struct gf_tcp_link *tcp = peer->link;
+    uint32_t stream = 0;
+    if ((tcp->place_count == 0) || (peer->place_count == 0)) return false;
+    if ((gf_data_lacks(tcp->data) == 0) && (gf_data_text(tcp->data, peer->id)[0] == 0))
+        return false;
+    while ((stream + 1 < tcp->setup.streams) && (peer->streams[stream].fd >= 0)) stream++;
+    gf_tcp_reach_say(tcp, peer->id, stream, &peer->places[stream % peer->place_count], fault_out);
+    return true;
 }

@@ -6,6 +6,7 @@
  *     link_tcp_recv.c    what comes in, and receives
  *     link_tcp_late.c    messages that came before their receive
  *     link_tcp_peer.c    connections: how they come, and how they end
+ *     link_tcp_evidence.c is the way to a peer broken?
  *     link_tcp_address.c endpoint addresses; who is dialled where
  *     link_tcp_reach.c   why a peer has not been reached, in words */
 #ifndef GF_LINK_TCP_STATE_H
@@ -16,7 +17,7 @@
 #include "drivers/devices.h"
 #include "drivers/forked.h"
 #include "drivers/node.h"
-#include "drivers/rendezvous.h"
+#include "drivers/tcp/data.h"
 #include "drivers/tcp/link_tcp.h"
 #include "drivers/tcp/link_tcp_frame.h"
 
@@ -122,7 +123,8 @@ struct gf_tcp_stream {
     struct gf_tcp_stream *next_ready; /* in link.ready */
     int fd;                           /* -1: none */
     uint32_t index;
-    uint64_t more_bytes;     /* of large messages that it took, in this epoch */
+    struct gf_place there;   /* its other end: a socket that has failed no longer knows it */
+    uint64_t more_bytes;     /* of large messages that it took, in this generation */
     uint64_t written;        /* bytes that the kernel took */
     uint64_t large_at;       /* .. before it took more at once than ever before, and */
     uint32_t largest;        /* .. how many that were; above a packet's size it is left at that */
@@ -163,6 +165,9 @@ struct gf_tcp_peer {
     bool greets;         /* ours is to leave */
     bool ended, told;    /* a connection ended; its requests were told */
     uint64_t ended_ns;
+    int ended_error;      /* errno, or 0: closed there, or bytes that broke a rule */
+    uint32_t place_count; /* since met_ns: where it is dialled */
+    struct gf_place places[TCP_PLACES_MAX];
     struct gf_tcp_stream *streams;
 
     struct gf_tcp_list queued, waiting, sending;
@@ -193,7 +198,10 @@ struct gf_tcp_link {
     bool is_open;         /* false: it was dropped, or a reset failed and has said why */
     int epoll_fd;         /* of all streams, and of what wakes for the node */
     /* link_tcp_address.c: connections come from here, and what peers must know to come */
+    struct gf_data *data;
     struct gf_data_taker taker;
+    bool data_due;             /* it is to be polled, */
+    uint64_t data_ns;          /* and was last */
     char devices[GF_TEXT_MAX]; /* what of setup.devices is this rank's */
     bool descriptors_fit;      /* all peers that are to be reached by connections can have them */
     uint32_t place_count;
@@ -268,9 +276,11 @@ static inline void gf_tcp_list_remove(struct gf_tcp_list *list, struct gf_req *r
         list->last = req->previous;
 }
 
-/* link_tcp_address.c. Connections of this epoch are taken from here on, or none. */
+/* link_tcp_address.c. Connections of this generation are taken from here on, or none. */
 gf_status gf_tcp_network_take(struct gf_tcp_link *link);
 void gf_tcp_network_give(struct gf_tcp_link *link);
+/* What comes to the listener, and is dialled. */
+gf_status gf_tcp_data_poll(struct gf_tcp_link *link, uint64_t now_ns);
 gf_status gf_tcp_endpoint(struct gf_link *link, void *endpoint_out, size_t *size_bytes_out);
 gf_status gf_tcp_connect(struct gf_link *link, uint32_t peer, const void *endpoint,
                          size_t size_bytes);
@@ -280,6 +290,8 @@ void gf_tcp_unreached(struct gf_link *link, uint32_t peer, const void *endpoint,
 /* link_tcp_reach.c. `stream` of `peer` was dialled at `to`, and does not come. */
 void gf_tcp_reach_say(const struct gf_tcp_link *link, uint32_t peer, uint32_t stream,
                       const struct gf_place *to, struct gf_fault *fault_out);
+/* A connection to it is still to come. True: what was tried has failed, and that is said. */
+bool gf_tcp_reach_failed(const struct gf_tcp_peer *peer, struct gf_fault *fault_out);
 
 /* link_tcp.c. Its answer; it is in no list of its peer any more. */
 void gf_tcp_req_end(struct gf_req *req, gf_status answer);
@@ -334,7 +346,12 @@ __attribute__((format(printf, 2, 3))) void gf_tcp_violated(struct gf_tcp_stream 
 bool gf_tcp_gone_tell(struct gf_tcp_link *link, uint64_t now_ns);
 gf_status gf_tcp_peer_refuse(
     struct gf_tcp_peer *peer); /* what a post to one that has ended gives */
-/* gf_link_driver.large_lost */
+/* " (10.0.0.1:4000)", or nothing where it is no address of IP; both texts have `bytes`. */
+void gf_tcp_ends_text(const struct gf_tcp_stream *stream, char *own_out, char *other_out,
+                      size_t bytes);
+
+/* link_tcp_evidence.c. gf_link_driver.edge_is_broken and .large_lost */
+bool gf_tcp_edge_is_broken(struct gf_link *link, uint32_t peer, struct gf_fault *fault_out);
 bool gf_tcp_large_lost(struct gf_link *link, uint32_t *peer_out, uint32_t *packet_bytes_out);
 
 #endif

@@ -122,7 +122,8 @@ static gf_status post_check(struct gf_ucx *ucx, uint32_t peer, uint64_t tag, siz
                             (unsigned)GF_TAG_BITS);
     if ((ucx->endpoints[peer] == NULL) && !gf_node_has(ucx->node, peer))
         return gf_ucx_fault(ucx, GF_ERR_STATE, peer, call, UCS_OK,
-                            "rank %u is not connected in epoch %u", peer, ucx->setup.epoch);
+                            "rank %u is not connected in generation %u", peer,
+                            ucx->setup.generation);
     return GF_OK;
 }
 

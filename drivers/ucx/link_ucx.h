@@ -39,7 +39,7 @@ struct gf_req {
 
 struct gf_ucx {
     struct gf_link link;
-    struct gf_link_setup setup; /* with the epoch of now; no text is NULL */
+    struct gf_link_setup setup; /* with generation, rank and world of now; no text is NULL */
     struct gf_node *node;       /* memory and messages of the node; NULL: not open */
     bool is_open;               /* false: it was dropped, or a reset failed and has said why */
     struct gf_gpu *gpu;         /* NULL: no device memory is reached */
@@ -135,7 +135,7 @@ size_t gf_ucx_state_bytes(const struct gf_link_setup *setup);
 gf_status gf_ucx_open(const struct gf_link_setup *setup, void *state, struct gf_link **link_out,
                       struct gf_fault *fault_out);
 void gf_ucx_close(struct gf_link *link);
-gf_status gf_ucx_reset(struct gf_link *link, uint32_t epoch);
+gf_status gf_ucx_reset(struct gf_link *link, uint32_t generation, uint32_t rank, uint32_t world);
 void gf_ucx_drop(struct gf_link *link);
 
 /* Forgets all peers. Their endpoints end with the worker. */

@@ -253,7 +253,7 @@ static gf_status context_take(struct gf_ucx *ucx)
         .field_mask =
             UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS | UCP_PARAM_FIELD_NAME,
         .features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP,
-        .estimated_num_eps = ucx->setup.world,
+        .estimated_num_eps = ucx->setup.ranks_max,
         .name = "gradientflow",
     };
     ucp_context_attr_t attributes = {.field_mask =
@@ -343,7 +343,7 @@ static void worker_give(struct gf_ucx *ucx, bool flushes)
 
 static size_t node_at(const struct gf_link_setup *setup)
 {
-    size_t bytes = sizeof(struct gf_ucx) + setup->world * sizeof(ucp_ep_h);
+    size_t bytes = sizeof(struct gf_ucx) + setup->ranks_max * sizeof(ucp_ep_h);
     return (bytes + 63) / 64 * 64;
 }
 
@@ -453,7 +453,7 @@ static void network_give(struct gf_ucx *ucx, bool flushes, bool context)
     wakes_give(ucx);
     worker_give(ucx, flushes);
     ucx->ending = context;
-    if (context || !ucx->link.region_stays) unregister(ucx, &ucx->region);
+    unregister(ucx, &ucx->region);
     if (context && (ucx->context != NULL)) {
         (void)pthread_mutex_lock(&opens);
         unregister(ucx, &ucx->arena);
@@ -497,7 +497,7 @@ gf_status gf_ucx_open(const struct gf_link_setup *setup, void *state, struct gf_
     struct gf_ucx *ucx = state;
     gf_status status;
     GF_ASSERT((uintptr_t)state % 64 == 0);
-    GF_ASSERT((setup->world >= 1) && (setup->world <= GF_WORLD_MAX) &&
+    GF_ASSERT((setup->ranks_max <= GF_WORLD_MAX) && (setup->world <= setup->ranks_max) &&
               (setup->rank < setup->world));
     memset(state, 0, node_at(setup));
     status = setup_take(ucx, setup);
@@ -535,15 +535,18 @@ void gf_ucx_drop(struct gf_link *link)
 }
 
 /* The worker and the node anew. */
-gf_status gf_ucx_reset(struct gf_link *link, uint32_t epoch)
+gf_status gf_ucx_reset(struct gf_link *link, uint32_t generation, uint32_t rank, uint32_t world)
 {
     struct gf_ucx *ucx = gf_ucx_of(link);
     gf_status status;
-    ucx->setup.epoch = epoch;
+    GF_ASSERT((world <= ucx->setup.ranks_max) && (rank < world));
     ucx->is_open = false;
     network_give(ucx, false, false);
+    ucx->setup.generation = generation;
+    ucx->setup.rank = rank;
+    ucx->setup.world = world;
     memset(&link->fault, 0, sizeof link->fault);
-    status = gf_node_reset(ucx->node, epoch);
+    status = gf_node_reset(ucx->node, generation, rank, world);
     if (status == GF_OK) status = network_take(ucx);
     if (status == GF_OK) status = wakes_take(ucx);
     ucx->is_open = status == GF_OK;

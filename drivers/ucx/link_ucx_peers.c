@@ -3,7 +3,7 @@
  * An endpoint address is the head below, what the node tells of this rank's memory, and UCX's worker
  * address. A peer of the node is reached through
  * memory; UCX is for the others, and for device memory. UCX trusts what it is given, so the head
- * carries a checksum, the epoch, the rank it is of, and UCX's version (its addresses are not
+ * carries a checksum, the generation, the rank it is of, and UCX's version (its addresses are not
  * portable between releases). The checksum finds damage, not malice: the control channel
  * authenticates the frames that carry endpoint addresses. */
 #include "drivers/ucx/link_ucx.h"
@@ -23,7 +23,7 @@ struct endpoint_head {
     uint32_t version;
     uint32_t ucx_version;
     uint32_t rank;
-    uint32_t epoch;
+    uint32_t generation;
     uint32_t address_bytes;
     uint64_t check; /* of all before, then of what follows */
     unsigned char node[GF_NODE_OFFER_BYTES];
@@ -54,7 +54,7 @@ gf_status gf_ucx_endpoint(struct gf_link *link, void *endpoint_out, size_t *size
                                  .version = ENDPOINT_VERSION,
                                  .ucx_version = ucx_version(),
                                  .rank = ucx->setup.rank,
-                                 .epoch = ucx->setup.epoch};
+                                 .generation = ucx->setup.generation};
     unsigned char *rest = (unsigned char *)endpoint_out + sizeof head;
     ucp_address_t *address = NULL;
     size_t address_bytes = 0;
@@ -107,11 +107,11 @@ static gf_status endpoint_read(struct gf_ucx *ucx, uint32_t peer, const unsigned
     if (wrong != NULL)
         return gf_ucx_fault(ucx, GF_ERR_DATA, peer, "connect", UCS_OK, "the endpoint of rank %u %s",
                             peer, wrong);
-    if ((head.rank != peer) || (head.epoch != ucx->setup.epoch))
+    if ((head.rank != peer) || (head.generation != ucx->setup.generation))
         return gf_ucx_fault(
             ucx, GF_ERR_MISMATCH, peer, "connect", UCS_OK,
-            "the endpoint of rank %u, epoch %u was given as that of rank %u, epoch %u", head.rank,
-            head.epoch, peer, ucx->setup.epoch);
+            "the endpoint of rank %u, generation %u was given as that of rank %u, generation %u",
+            head.rank, head.generation, peer, ucx->setup.generation);
     *head_out = head;
     return GF_OK;
 }
@@ -179,5 +179,5 @@ gf_status gf_ucx_connect(struct gf_link *link, uint32_t peer, const void *endpoi
 
 void gf_ucx_peers_forget(struct gf_ucx *ucx)
 {
-    memset(ucx->endpoints, 0, ucx->setup.world * sizeof ucx->endpoints[0]);
+    memset(ucx->endpoints, 0, ucx->setup.ranks_max * sizeof ucx->endpoints[0]);
 }

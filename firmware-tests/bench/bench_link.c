@@ -250,8 +250,9 @@ static void log_line(void *user, gf_log_level level, const char *line)
 static void open_all(const char *address)
 {
     struct gf_link_setup setup = {.rank = rank,
+                                  .ranks_max = 2,
                                   .world = 2,
-                                  .epoch = 1,
+                                  .generation = 1,
                                   .requests_max = 2 * WINDOW_MAX,
                                   .message_bytes_max = 64u << 20,
                                   .streams = streams,
@@ -297,7 +298,8 @@ static double progress_ns(void)
 static int idle(uint32_t peers)
 {
     struct gf_link_setup setup = {.world = peers + 1,
-                                  .epoch = 1,
+                                  .ranks_max = peers + 1,
+                                  .generation = 1,
                                   .requests_max = 128,
                                   .message_bytes_max = 16u << 20,
                                   .private_memory = true,

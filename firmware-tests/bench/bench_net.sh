@@ -134,6 +134,8 @@ sizes_part() {
         peers_progress
         sockets
     done
+    for size in $SIZES $ours_only; do echo "limit $size $(limit_us "$size")"; done |
+        rows_keep hosts "$where, $speed" us "$times" -
     printf '\n%s: allreduce in place, %s, %s us one way, us, medians of %s rounds\n\n' "$where" "$links" \
         "$latency" "$ROUNDS"
     sizes_table
@@ -148,6 +150,7 @@ devices_part() {
         ours one 1 -b 1M -e 64M -f 4 --seconds 0.3
         ours two 1 -b 1M -e 64M -f 4 --seconds 0.3 --set link.devices=eth0,eth1
     done
+    rows_keep devices "$n hosts, $speed" us "$times"
     printf '\n%s hosts, on each device %s, us, medians of %s rounds\n\n' "$n" "$links" "$ROUNDS"
     echo "| | one device | two | one / two |"
     echo "|---|---|---|---|"
@@ -167,6 +170,8 @@ model_part() {
         ours ours-fp16 1 --model "$2" --seconds 0.2 --set exchange.wire=fp16
         peers_progress
     done
+    echo "limit step $(limit_us "$(awk '{n += $1} END {print 4 * n}' "$counts")")" |
+        rows_keep models "$1, $where" us "$times" -
     printf '\n%s: %s (%s) through a step, us, medians of %s rounds\n\n' "$where" "$1" "$(counts_name "$counts")" "$3"
     model_table "$times" "$(limit_us "$(awk '{n += $1} END {print 4 * n}' "$counts")")"
     limit_s=120
@@ -180,8 +185,8 @@ ranks_set() {
     hosts=$(for i in $(seq 0 $((n - 1))); do printf '%s%s' "$([ "$i" = 0 ] || echo ,)" "$net_prefix-$i:$1"; done)
 }
 
-rate=${RATE_MBIT}mbit links="links of $RATE_MBIT Mbit/s both ways"
-[ "$RATE_MBIT" -gt 0 ] || rate='' links='links without a limit'
+rate=${RATE_MBIT}mbit links="links of $RATE_MBIT Mbit/s both ways" speed="$RATE_MBIT Mbit/s"
+[ "$RATE_MBIT" -gt 0 ] || rate='' links='links without a limit' speed='no limit'
 machine_print
 echo "\`make bench-net\`: each host a network namespace of this machine, $links."
 limit_s=120

@@ -71,6 +71,7 @@ sizes_part() {
         done
         peers_progress -s "$(echo $SIZES | tr ' ' ,)"
     done
+    rows_keep memory "$n ranks" us "$times"
     printf '\n%s ranks\n\n' "$n"
     peers_table "$times" "$SIZES"
 }
@@ -84,6 +85,7 @@ model_part() {
         ours ours-fp16 --model "$file" --seconds 0.5 --set exchange.wire=fp16
         peers_progress -c "$counts"
     done
+    rows_keep models "$1, $n ranks" us "$times"
     printf '\n%s ranks: %s (%s) through a step, us\n\n' "$n" "$1" "$(counts_name "$counts")"
     model_table "$times" "$(median "$times" bound fused)"
 }

@@ -6,7 +6,8 @@
 # With RATE each kill is three jobs, one after the other: quiet; while RATE strangers a second come to the ranks' ports
 # (program_strangers); while as many come to a process beside the job. Prints the medians of their ratios too, and exits
 # with 1 where a kill left out a live rank or the flooded median is more than twice the quiet one.
-# IDLE: link.idle.
+# IDLE: link.idle. ROWS=FILE: the seconds of each kill are appended to it for report.py.
+import json
 import os
 import random
 import statistics
@@ -85,6 +86,10 @@ def told(text, found):
     seconds = [pair[0] for pair in found if pair is not None]
     if not seconds:
         sys.exit(f'{text}: nobody went on')
+    if os.environ.get('ROWS'):
+        with open(os.environ['ROWS'], 'a') as rows:
+            rows.write(json.dumps({'bench': 'recovery', 'where': text, 'label': 'outside', 'key': 'kill', 'unit': 's',
+                                   'values': [round(value, 4) for value in seconds]}) + '\n')
     inside = statistics.median(pair[1] for pair in found if pair is not None)
     print(f'{text}: {min(seconds):.3f} / {statistics.median(seconds):.3f} / {max(seconds):.3f} s '
           f'({len(seconds)} of {len(found)} kills), inside {inside:.3f}')

@@ -277,7 +277,7 @@ void cuda_world_goes_on(struct cuda_death *death, gf_path path)
     static struct cuda_kept other;
     struct world *w = &cuda_world.cuda;
     uint32_t survivor = (death->victim == 0) ? 1 : 0;
-    world_run(w, world_shrink_progress, NULL);
+    world_run(w, world_regroup_progress, NULL);
     for (uint32_t rank = 0; rank < w->world; rank++)
         if (rank != death->victim) assert_int_equal(w->ranks[rank].status, GF_OK);
     world_run(w, world_step_progress, &death->step);

@@ -157,7 +157,7 @@ TEST(a_shrink_ends_while_a_kernel_of_the_appliance_hangs)
     gf_sim_kill(both->cuda.sim, 1);
     world_run(&both->cuda, world_step_progress, &step);
     assert_true(both->cuda.ranks[0].status < 0);
-    world_run(&both->cuda, world_shrink_progress, NULL);
+    world_run(&both->cuda, world_regroup_progress, NULL);
     assert_int_equal(both->cuda.ranks[0].status, GF_ERR_DEVICE);
     world_expect_log(&both->cuda, 0, "no new epoch: device 0: work on it does not end");
     world_close(&both->cuda);

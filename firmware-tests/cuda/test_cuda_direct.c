@@ -202,7 +202,7 @@ static void host_has_the_same(struct cuda_death *death)
     struct world *host = &both->host;
     gf_sim_kill(host->sim, death->victim);
     world_run(host, world_step_progress, &death->step);
-    world_run(host, world_shrink_progress, NULL);
+    world_run(host, world_regroup_progress, NULL);
     world_run(host, world_step_progress, &death->step);
     for (uint32_t rank = 0; rank < host->world; rank++) {
         if (rank == death->victim) continue;

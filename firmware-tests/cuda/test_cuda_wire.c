@@ -121,7 +121,8 @@ TEST(survivors_of_a_death_go_on)
     assert_true(deaths > 5);
 }
 
-static gf_status reset_refused(struct gf_link *link, uint32_t epoch)
+static gf_status reset_refused(struct gf_link *link, uint32_t generation, uint32_t rank,
+                               uint32_t world)
 {
     return gf_fault_set(&link->fault, GF_ERR_LINK, GF_RANK_NONE, "reset", 0, "refused by the test");
 }
@@ -143,7 +144,7 @@ TEST(where_the_link_is_not_made_anew_closing_gives_the_region_back_only_once)
     gf_sim_kill(w->sim, 1);
     world_step_run(w, &step);
     for (uint32_t rank = 0; rank < w->world; rank++) w->ranks[rank].gf->link->driver = &refusing;
-    world_run(w, world_shrink_progress, NULL);
+    world_run(w, world_regroup_progress, NULL);
     for (uint32_t rank = 0; rank < w->world; rank += 2) {
         assert_int_equal(w->ranks[rank].status, GF_ERR_SYSTEM);
         assert_non_null(strstr(gf_error_last(w->ranks[rank].gf)->text, "refused by the test"));

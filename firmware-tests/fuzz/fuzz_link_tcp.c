@@ -108,7 +108,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     checksum = (data[0] & 1) != 0;
     struct gf_link_setup setup = {.rank = 0,
                                   .world = 2,
-                                  .epoch = 1,
+                                  .ranks_max = 2,
+                                  .generation = 1,
                                   .requests_max = REQS_MAX,
                                   .streams = STREAMS,
                                   .private_memory = true,

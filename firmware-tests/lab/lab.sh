@@ -3,7 +3,8 @@
 # can befall it. Needs root and iproute2, otherwise it is skipped. From the repository root with BUILD set:
 #     lab.sh [CASE ..]    each case once, or RUNS times: "ok", "not ok" or "skip" a run, and a line that counts them
 #     lab.sh table        what has been measured, as Markdown
-# With RUNS above 1, or LAB set, results stay in $BUILD/lab, and what is there is not done again; several labs may then work at once, each
+#     lab.sh rows         the same as JSON, a line for each case
+# With RUNS above 1, or LAB set, results stay in $BUILD/lab (or LAB_FOLDER), and what is there is not done again; several labs may then work at once, each
 # run is claimed by one, and LAB=1/3 has the first of three begin at another case than the others. A case may be a pattern:
 # 'tcp_kill*'.
 # shellcheck source-path=SCRIPTDIR disable=SC2034,SC2154,SC2086,SC2046,SC2119 # shared with lab_*.sh
@@ -29,7 +30,9 @@ chosen() { # PATTERN..
     done
 }
 
-if [ "${1:-}" = table ]; then report_table "$BUILD/lab"; exit 0; fi
+lab=${LAB_FOLDER:-$BUILD/lab}
+if [ "${1:-}" = table ]; then report_table "$lab"; exit 0; fi
+if [ "${1:-}" = rows ]; then report_rows "$lab"; exit 0; fi
 [ $# -gt 0 ] || set -- '*'
 cases=$(chosen "$@")
 cases=$(printf '%s\n' "$cases" | awk -v lab="${LAB:-1/1}" '{ c[NR] = $0 } END {
@@ -56,7 +59,7 @@ trap 'exit 130' INT TERM HUP
 net_up "lab$$" 5 $link_rate || exit 1
 mkdir "$work/data" && idx_part "$work/data" train 2048 && idx_part "$work/data" t10k 256
 results=$work/results
-[ "$RUNS" -eq 1 ] && [ -z "${LAB:-}" ] || results=$BUILD/lab
+[ "$RUNS" -eq 1 ] && [ -z "${LAB:-}" ] || results=$lab
 mkdir -p "$results"
 
 # What the jobs that go on must end with.

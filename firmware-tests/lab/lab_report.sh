@@ -34,3 +34,18 @@ report_table() { # FOLDER
     sed 's/^/- /' "$1/bad.txt"
     rm -f "$1/bad.txt" "$1/bad.one"
 }
+# The same as JSON, a line for each case and what is counted of it, for bench/report.py.
+report_rows() { # FOLDER
+    printf '%s' "$lab_table" | while IFS='|' read -r name bound how keeps; do
+        if [ -z "$name" ] || [ ! -d "$1/$name" ]; then continue; fi
+        runs=$(find "$1/$name" -type f | wc -l)
+        held=$((runs - $(report_bad "$1/$name" "$bound" | wc -l)))
+        times=$(sed -n 's/^told //p' "$1/$name"/* | grep . | paste -sd, -)
+        [ "$bound" = - ] && times=''
+        for row in "told|$times" "held|$held" "runs|$runs"; do
+            printf '{"bench": "faults", "where": "%s", "label": "%s", "key": "%s", "unit": "s", "values": [%s], ' \
+                "$name" "${row%%|*}" "$bound" "${row#*|}"
+            printf '"note": "%s|%s"}\n' "$how" "$keeps"
+        done
+    done
+}

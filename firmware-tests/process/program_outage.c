@@ -75,7 +75,7 @@ static gf_status change(gf_context *gf, gf_status status)
 {
     while ((status < 0) || ((gf_regroup_due(gf) > 0) && !exists(hold_path))) {
         const struct timespec pause = {.tv_nsec = 1000000};
-        if (gf_regroup_begin(gf, NULL, 0) < 0) return status;
+        if (gf_regroup_begin(gf) < 0) return status;
         while ((ended_path != NULL) && ((status = gf_regroup_poll(gf)) == GF_AGAIN)) {
             ended_tell();
             (void)nanosleep(&pause, NULL);

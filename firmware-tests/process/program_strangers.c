@@ -26,7 +26,7 @@
  *         Takes a copy of each socket that this process listens at, prints how many, and keeps them until the end of
  *         standard input: the kernel goes on to take connections there once the process is dead, and nobody says a
  *         word. */
-#include "drivers/tcp/rendezvous_frame.h"
+#include "drivers/tcp/frame.h"
 #include "firmware-tests/support/stranger.h"
 
 #include <arpa/inet.h>

@@ -64,7 +64,7 @@ static gf_status run(gf_context *gf, unsigned mask, bool after)
             _exit(3);
         status = step(gf);
         if (after && ((status == GF_ERR_PEER) || (status == GF_ERR_LINK))) {
-            status = gf_shrink(gf, NULL, 0);
+            status = gf_regroup_begin(gf);
             if (status == GF_OK) status = gf_regroup_wait(gf);
         }
         if (closed) streams_look(mask, "in a step");

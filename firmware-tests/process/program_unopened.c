@@ -84,6 +84,7 @@ void (*volatile taken)(struct gf_config *config) = never;
 static void *open_one(void *argument)
 {
     struct gf_link_setup setup = {.world = 2,
+                                  .ranks_max = 2,
                                   .requests_max = 1,
                                   .message_bytes_max = 4096,
                                   .transports = "tcp",

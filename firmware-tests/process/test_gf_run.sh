@@ -33,33 +33,58 @@ port=$("$run" -n 1 sh -c 'echo ${GF_ADDRESS#127.0.0.1:}')
 check port_is_not_ephemeral yes \
     "$([ "$port" -gt 1023 ] && { [ "$port" -lt "$low" ] || [ "$port" -gt "$high" ]; } && echo yes)"
 
-# A gf-run on each of two nodes. Rank 0 fails; all others hear of it in the bits of GF_ENDED_FD.
-mkdir -m 700 "$work/nodes"
-told='echo $GF_RANK/$GF_WORLD/$GF_JOB; [ $GF_RANK != 0 ] || exit 3; for i in $(seq 100); do
-    [ $(od -An -tu1 -N1 /proc/self/fd/$GF_ENDED_FD) -ne 1 ] || { echo told; exit 0; }; sleep 0.02; done'
-node() {
-    timeout 20 "$run" -n 2 --merge --elastic --nodes 2 --node-rank "$1" --job "$2" --shared "$work/nodes" \
-        sh -c "$told" 2>&1
+# What they are told of the coordinator, and that ranks may come and go.
+told='echo $GF_COORDINATOR/$GF_ELASTIC'
+check ranks_know_where_the_coordinator_is "separate/|" "$(GF_ELASTIC=1 "$run" -n 1 sh -c "$told" | one_line)"
+check and_that_the_others_go_on "separate/1|separate/1|" "$("$run" -n 2 --merge --elastic sh -c "$told" | one_line)"
+
+# A gf-run on each of two nodes.
+node() { # NODE OPTION..
+    node_=$1; shift
+    timeout 20 "$run" -n 2 --merge --elastic --nodes 2 --node-rank "$node_" "$@" \
+        sh -c 'echo $GF_RANK/$GF_LOCAL_RANK/$GF_WORLD/$GF_JOB/$GF_ADDRESS' 2>&1
 }
-check places_are_counted_on_each_node "2/0|3/1|" \
-    "$("$run" -n 2 --merge --nodes 2 --node-rank 1 --job 9 sh -c 'echo $GF_RANK/$GF_LOCAL_RANK' | one_line)"
-check nodes_tell_each_other_who_has_ended "0/4/7|1/4/7|2/4/7|3/4/7|told|told|told|" \
-    "$( (node 0 7 & node 1 7; wait) | one_line)"
-check a_number_is_used_once 1 "$(node 1 7 | grep -c 'gf-run.7.1: File exists: allowed is a job number that was not')"
-printf '\001%0127d' 0 >"$work/nodes/gf-run.8.0"; chmod 666 "$work/nodes/gf-run.8.0"
-check what_others_may_write_is_not_believed "2/4/8|3/4/8|" "$(node 1 8 | one_line)"
+at=127.0.0.1:$port
+check places_are_counted_on_each_node "0/0/4/a.1/$at|1/1/4/a.1/$at|2/0/4/a.1/$at|3/1/4/a.1/$at|" \
+    "$( (node 0 --job a.1 --listen "$at" & node 1 --job a.1 --listen "$at"; wait) | one_line)"
+check another_node_needs_no_address "2/0/4/7/|3/1/4/7/|" "$(GF_ADDRESS='' node 1 --job 7 | one_line)"
+check but_that_of_the_coordinator_does 2 "$(GF_ADDRESS='' code 5 "$run" -n 2 --nodes 2 --job 7 true)"
+check and_what_is_missing_is_said 1 "$(grep -c 'node 0 runs the coordinator: --config' "$work/err")"
+echo "rendezvous = { address = \"$at\"; };" >"$work/job.cfg"
+check it_may_be_the_configurations "0/0/4/7/|1/1/4/7/|" \
+    "$(GF_ADDRESS='' node 0 --job 7 --config "$work/job.cfg" | one_line)"
+check a_configuration_that_is_not_there 1 "$(code 5 "$run" -n 2 --nodes 2 --job 7 --config "$work/none" true)"
+check an_address_that_others_reach_wants_a_key 2 \
+    "$(code 5 "$run" -n 2 --nodes 2 --job 7 --listen 192.0.2.1:7117 true)"
+check and_one_that_is_not_here_is_named 1 \
+    "$(code 5 "$run" -n 2 --nodes 2 --job 7 --insecure --listen 192.0.2.1:7117 true)"
+check and_why_it_cannot_be 1 "$(grep -c 'the coordinator cannot start: .*192.0.2.1' "$work/err")"
 left='if [ $GF_RANK = 0 ]; then sleep 30 & echo $! >"$1"; exit 3; fi
-    until [ $(od -An -tu1 -N1 /proc/self/fd/$GF_ENDED_FD) -eq 1 ]; do sleep 0.02; done
-    case $(cut -d" " -f3 "/proc/$(cat "$1")/stat" 2>/dev/null) in ""|Z) echo gone ;; *) echo lives ;; esac'
-check who_is_told_to_have_ended_has_left_nobody gone \
+    for i in $(seq 250); do
+        case $(cut -d" " -f3 "/proc/$(cat "$1")/stat" 2>/dev/null) in ""|Z) echo gone; exit ;; esac; sleep 0.02
+    done'
+check who_has_failed_has_left_nobody gone \
     "$(timeout 20 "$run" -n 2 --merge --elastic sh -c "$left" sh "$work/left" 2>/dev/null)"
 # gf-run gets no more descriptors; poll() takes as many as it has
-fails='if [ $GF_RANK = 1 ]; then prlimit --nofile=4:4 --pid $PPID; exit 3; fi
-    sleep 0.5; od -An -tu1 -N1 /proc/self/fd/$GF_ENDED_FD | tr -d " "'
-check who_could_not_be_started_again_has_ended "2" \
+fails='if [ $GF_RANK = 1 ]; then prlimit --nofile=4:4 --pid $PPID; exit 3; fi; sleep 0.5; echo on'
+check who_could_not_be_started_again_has_ended on \
     "$(timeout 20 "$run" -n 2 --merge --restart 1 sh -c "$fails" 2>"$work/err")"
 check and_why_is_said 1 "$(grep -c 'cannot start sh as rank 1: Too many open files' "$work/err")"
-check shared_is_for_elastic_jobs 2 "$(code 5 "$run" -n 2 --nodes 2 --job 9 --shared "$work/nodes" true)"
+
+# The coordinator is a child beside the ranks: it is there before them, comes again, and leaves with gf-run.
+of_run='of() { for p in $(cat /proc/$PPID/task/$PPID/children); do
+        [ "$(cat /proc/$p/comm)" != gf-coordinator ] || echo $p; done; }'
+again='first=$(of); kill -9 $first; for i in $(seq 100); do
+        second=$(of); [ -z "$second" ] || [ "$second" = "$first" ] || { echo again; exit; }; sleep 0.02; done'
+check the_coordinator_is_there_before_a_rank 1 "$("$run" -n 1 sh -c "$of_run; of" | wc -l)"
+check and_is_started_again again "$("$run" -n 1 sh -c "$of_run; $again" 2>"$work/err")"
+check and_its_end_is_said 1 "$(grep -c 'the coordinator was ended by SIGKILL, and is started again' "$work/err")"
+child=$("$run" -n 1 sh -c "$of_run; of")
+check it_leaves_with_gf_run "" "$(living "$child")"
+"$run" -n 1 sh -c "$of_run; of >\"\$0\"; kill -9 \$PPID" "$work/child" 2>/dev/null
+for _ in $(seq 1 100); do [ -n "$(living "$(cat "$work/child")")" ] || break; sleep 0.02; done
+check and_with_a_gf_run_that_is_killed "" "$(living "$(cat "$work/child")")"
+
 # What gf-run says where a rank says nothing itself.
 timeout 20 "$run" -n 2 --restart 2 sh -c '[ $GF_RANK = 0 ] && exec sleep 1; kill -SEGV $$' >"$work/out" 2>"$work/err"
 check a_rank_that_a_signal_ends_is_named 3 "$(grep -c '^gf-run: rank 1 was ended by SIGSEGV (signal 11)' "$work/err")"
@@ -79,7 +104,7 @@ wait $job
 check a_job_of_which_nobody_is_left_ends 137 $?
 check and_that_it_has_ended_is_said 1 "$(grep -c 'could join: the job has ended' "$work/err")"
 check and_nobody_is_started_again 0 "$(grep -c 'started again: try' "$work/err")"
-check nothing_is_started_again_on_several_nodes 2 "$(code 5 "$run" -n 2 --nodes 2 --job 9 --restart 1 true)"
+check nodes_do_not_grow 2 "$(code 5 "$run" -n 2 --nodes 2 --job 9 --listen 127.0.0.1:1 --max 5 true)"
 
 check only_rank_0_is_not_prefixed "[1] a|a|" "$("$run" -n 2 echo a | one_line)"
 check ranks_that_may_come_take_no_descriptors "[1] a|a|" \
@@ -130,7 +155,7 @@ check unknown_program_on_another_node_is_127 127 "$(code 10 "$run" -n 2 --nodes 
 check unknown_program_is_named_with_its_rank_in_the_job 1 "$(grep -c 'gf-no-program as rank 2: No such' "$work/err")"
 check program_that_may_not_run_is_126 126 "$(code 10 "$run" -n 1 /etc/passwd)"
 for bad in "" "-n" "-n 0 true" "-n x true" "-n 2" "-n 1025 true" "true" "--frobnicate -n 2 true" "-n 2 -n 2 true" \
-    "-n 2 --max 1 true"; do
+    "-n 2 --max 1 true" "-n 1 --job 0 true" "-n 1 --job none true" "-n 1 --listen nowhere true"; do
     # shellcheck disable=SC2086
     check "usage_is_refused($bad)" 2 "$(code 10 "$run" $bad)"
 done

@@ -28,17 +28,24 @@ mv "$scratch/stage/opt/gf" "$prefix"
 check "no_file_knows_its_place" \
     sh -c '! grep -rq -e "$1" -e /opt/gf "$2/lib/pkgconfig" "$2/lib/cmake"' sh "$scratch" "$prefix"
 version=$(sed -n 's/^#define GF_VERSION_M[A-Z]* //p' lib/gradientflow.h | paste -sd.)
-for file in bin/gf-run bin/gf-train bin/gf-check bin/gf-trace lib/libgradientflow.a include/gradientflow/gradientflow.h \
+for file in bin/gf-run bin/gf-train bin/gf-check bin/gf-trace bin/gf-coordinator \
+    lib/libgradientflow.a include/gradientflow/gradientflow.h \
     share/gradientflow/local.cfg share/gradientflow/cluster.cfg share/gradientflow/fabric.cfg \
     share/gradientflow/own.cfg share/gradientflow/own_cluster.cfg \
     share/gradientflow/models/resnet50.cfg share/man/man1/gf-check.1 \
     lib/libgradientflow.so.$version include/gradientflow/schedule.h share/doc/gradientflow/LICENSE \
     share/doc/gradientflow/VERSION share/doc/gradientflow/README.md share/doc/gradientflow/RECIPE.md \
     share/doc/gradientflow/example/language.c share/gradientflow/python/gradientflow.py \
+    share/gradientflow/job.sbatch share/gradientflow/gf-coordinator.service \
+    share/gradientflow/coordinator.yaml \
+    share/doc/gradientflow/RESTARTS.md share/man/man1/gf-coordinator.1 \
     share/doc/gradientflow/PYTORCH.md share/doc/gradientflow/example/fashion.py \
     share/man/man3/gradientflow.3 share/man/man3/gf_step_wait.3 share/man/man5/gradientflow.cfg.5 \
     share/man/man5/gf-cluster.cfg.5 share/man/man5/gf-model.cfg.5 share/gradientflow/clusters/h200.cfg; do
     check "there_is_$file" [ -s "$prefix/$file" ]
+done
+for picture in $(sed -n 's/^!\[.*](\(.*\))$/\1/p' "$prefix/share/doc/gradientflow/README.md"); do
+    check "the_readme_shows_$picture" [ -s "$prefix/share/doc/gradientflow/$picture" ]
 done
 check "pkg_config_says_the_headers_version" same "$version" "$(flags --modversion)"
 python_to() { # the module finds the library of its prefix

@@ -160,6 +160,35 @@ else
             { cat "$scratch/out" "$scratch/told"; return 1; }
     }
     check "two_steps_do_not_meet" two_steps
+    # config/job.sbatch as it stands, with a program of this test: a rank is killed, and then the coordinator.
+    restarts() {
+        mkdir "$scratch/bin" "$scratch/job"
+        build_=$(cd "$BUILD" && pwd)
+        printf '#!/bin/sh\necho 127.0.0.1\n' >"$scratch/bin/hostname"
+        cat >"$scratch/bin/gf-train" <<END
+#!/bin/sh
+echo \$\$ >"$scratch/job/pid.\$SLURM_PROCID"
+export OPENBLAS_NUM_THREADS=1
+exec "$build_/gf-train" "\$@" --data "$build_/images" --model linear --batch 1000 --steps 600 \\
+    --checkpoint "$scratch/job/c" --checkpoint-every 10
+END
+        chmod +x "$scratch/bin/hostname" "$scratch/bin/gf-train"
+        cp config/local.cfg "$scratch/job/job.cfg"
+        PATH="$scratch/bin:$build_:$PATH" timeout 100 sbatch --wait --nodes=1 --ntasks-per-node=2 --overcommit \
+            -D "$scratch/job" -o "$scratch/out" config/job.sbatch >"$scratch/told" 2>&1 & batch_=$!
+        for victim in pid.1 coordinator; do
+            from_=$(step_of "$scratch/job/c.0")
+            until at_=$(step_of "$scratch/job/c.0"); [ "${at_:-0}" -ge $((${from_:-0} + 30)) ]; do
+                kill -0 $batch_ || { cat "$scratch/out"; return 1; }
+                sleep 0.1
+            done
+            [ -e "$scratch/job/$victim" ] || ps -C gf-coordinator -o pid= >"$scratch/job/$victim"
+            kill -KILL $(cat "$scratch/job/$victim")
+        done
+        wait $batch_ && said 'member 1 came back as rank 1 of 2' &&
+            said 'generation [0-9]* of [12] ranks was taken over' && said 'the same on all ranks'
+    }
+    check "its_file_of_config_lets_a_job_outlive_a_rank_and_the_coordinator" restarts
     daemons=$pids
     daemons_end
     check "no_daemon_is_left" sh -c '! ps -o pid= -p "$1" | grep -q .' sh "$(echo $daemons | tr ' ' ',')"

@@ -111,7 +111,7 @@ static void open_one(uint32_t rank)
     struct gf_fault fault = {.code = GF_OK};
     end->setup = setup_all;
     end->setup.rank = rank;
-    end->setup.world = world;
+    end->setup.world = end->setup.ranks_max = world;
     end->setup.log = (struct gf_log){log_take, end};
     end->log[0] = 0;
     end->state = aligned_alloc(64, gf_link_tcp.state_bytes(&end->setup));
@@ -140,7 +140,7 @@ static void close_all(void)
 
 static void begin(void)
 {
-    setup_all = (struct gf_link_setup){.epoch = 1,
+    setup_all = (struct gf_link_setup){.generation = 1,
                                        .requests_max = REQS_MAX,
                                        .message_bytes_max = MESSAGE_MAX,
                                        .private_memory = true,
@@ -659,7 +659,7 @@ TEST(drop_and_reset_end_all_requests_and_a_new_epoch_works)
                 if (epoch > 3) gf_link_tcp.drop(ends[rank].link);
                 if (epoch > 3)
                     assert_int_equal(send_to(rank, 1 - rank, 60, 9, NULL, 0), GF_ERR_STATE);
-                assert_int_equal(gf_link_tcp.reset(ends[rank].link, epoch), GF_OK);
+                assert_int_equal(gf_link_tcp.reset(ends[rank].link, epoch, rank, world), GF_OK);
                 for (uint32_t i = 0; i < 24; i++) assert_int_not_equal(answer(rank, i), GF_AGAIN);
                 for (uint32_t i = 0; i < 65536; i++)
                     assert_int_equal(ends[rank].link->region[i], 0);
@@ -1204,7 +1204,7 @@ TEST(a_connected_peer_takes_at_most_300_kib_and_few_5_mib_together)
 {
     struct gf_link_setup setup = {.requests_max = 256, .message_bytes_max = 1u << 20};
     begin();
-    for (setup.world = 2; setup.world <= 513; setup.world++) {
+    for (setup.ranks_max = 2; setup.ranks_max <= 513; setup.ranks_max++) {
         size_t most = (setup.world - 1) * (size_t)(300u << 10);
         if (most < 5u << 20) most = 5u << 20;
         assert_true(gf_link_tcp.state_bytes(&setup) - TCP_SCRATCH_BYTES <= most);

@@ -104,7 +104,9 @@ static gf_status used(struct ranks_one *one, uint32_t life)
         if ((status = connect_both(one, life, 2 * life + times)) < 0) return status;
         if ((status = talk(one, life, times)) < 0) return status;
         if ((status = talk(one, life, times + 4)) < 0) return status;
-        if ((times == 1) && ((status = one->link->driver->reset(one->link, 2)) < 0)) return status;
+        if ((times == 1) &&
+            ((status = one->link->driver->reset(one->link, 2, one->rank, one->world)) < 0))
+            return status;
     }
     return GF_OK;
 }

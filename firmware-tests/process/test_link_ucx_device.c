@@ -212,7 +212,8 @@ static void links_open_of(const char *transports, struct gf_gpu *device, bool ha
         struct gf_fault fault = {0};
         const struct gf_link_setup setup = {.rank = rank,
                                             .world = LINKS,
-                                            .epoch = 1,
+                                            .ranks_max = LINKS,
+                                            .generation = 1,
                                             .requests_max = REQS,
                                             .message_bytes_max = MESSAGE_BYTES,
                                             .region_bytes = 4096,
@@ -324,7 +325,7 @@ TEST(the_device_is_current_wherever_ucx_may_move_data)
     gf_link_ucx.cancel(links[1], reqs[1][1]);
     gf_link_ucx.drop(links[0]);
     for (uint32_t rank = 0; rank < LINKS; rank++)
-        assert_int_equal(gf_link_ucx.reset(links[rank], 2), GF_OK);
+        assert_int_equal(gf_link_ucx.reset(links[rank], 2, rank, LINKS), GF_OK);
     assert_int_equal(gf_link_ucx.test(links[1], reqs[1][1]), GF_ERR_ABORTED);
     links_connect();
     assert_true(links[0]->reaches_device && links[1]->reaches_device);

@@ -56,7 +56,7 @@ RANKS_TEST(survivors_of_a_kill_keep_working, 3, 1u << 2)
     ranks_recv(one, 1, 1 - one->rank, ranks_tag(1), in[1], 8);
     ranks_send(one, 2, 1 - one->rank, ranks_tag(1), out[0], 8);
     RANK_CHECK(one, (ranks_end(one, 1) == GF_OK) && (ranks_end(one, 2) == GF_OK));
-    RANK_CHECK(one, one->link->driver->reset(one->link, 2) == GF_OK);
+    RANK_CHECK(one, one->link->driver->reset(one->link, 2, one->rank, one->world) == GF_OK);
     RANK_CHECK(one, one->link->driver->test(one->link, one->reqs[0]) == GF_ERR_ABORTED);
 }
 
@@ -79,7 +79,7 @@ RANKS_TEST(a_drop_ends_all_and_keeps_the_region, 2, 1u << 1)
     RANK_CHECK(one, one->link->wake_fd < 0);
     RANK_CHECK(one, one->link->driver->send_post(one->link, 1, ranks_tag(0), 0, 0, one->reqs[0]) ==
                         GF_ERR_STATE);
-    RANK_CHECK(one, one->link->driver->reset(one->link, 2) == GF_OK);
+    RANK_CHECK(one, one->link->driver->reset(one->link, 2, one->rank, one->world) == GF_OK);
     RANK_CHECK(one, one->link->wake_fd >= 0);
 }
 
@@ -243,7 +243,7 @@ RANKS_TEST(a_forked_child_opens_none_while_its_parent_has_one, 1, 0)
     }
     RANK_CHECK(one, waitpid(child, &status, 0) == child);
     RANK_CHECK(one, WIFEXITED(status) && (WEXITSTATUS(status) == 0));
-    RANK_CHECK(one, one->link->driver->reset(one->link, 2) == GF_OK);
+    RANK_CHECK(one, one->link->driver->reset(one->link, 2, one->rank, one->world) == GF_OK);
     ranks_close(one);
     child = fork(); /* nothing is open now */
     RANK_CHECK(one, child >= 0);

@@ -97,6 +97,7 @@ static const struct probe_case {
 static void probe_check(const struct probe_case *c)
 {
     const struct gf_link_setup setup = {.world = 2,
+                                        .ranks_max = 2,
                                         .transports = c->transports,
                                         .devices = c->devices,
                                         .local = c->local,

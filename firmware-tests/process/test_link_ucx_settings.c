@@ -73,7 +73,8 @@ static void hear(void *user, gf_log_level level, const char *text)
 static struct gf_fault fault;
 
 static const struct gf_link_setup plain = {.world = 2,
-                                           .epoch = 1,
+                                           .ranks_max = 2,
+                                           .generation = 1,
                                            .requests_max = 4,
                                            .message_bytes_max = 262144,
                                            .region_bytes = 4096,
@@ -296,10 +297,10 @@ TEST(a_link_whose_reset_failed_can_be_reset_again)
     memset(&ucx, 0, sizeof ucx);
     assert_int_equal(gf_link_ucx.open(&plain, memory, &link, &fault), GF_OK);
     ucx.how = SPOIL_WORKER;
-    assert_int_equal(gf_link_ucx.reset(link, 2), GF_ERR_LINK);
+    assert_int_equal(gf_link_ucx.reset(link, 2, 0, 2), GF_ERR_LINK);
     assert_int_equal(link->driver->progress(link), GF_ERR_STATE);
     ucx.how = SPOIL_NOTHING;
-    assert_int_equal(gf_link_ucx.reset(link, 3), GF_OK);
+    assert_int_equal(gf_link_ucx.reset(link, 3, 0, 2), GF_OK);
     gf_link_ucx.close(link);
     free(memory);
 }

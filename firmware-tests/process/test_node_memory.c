@@ -162,13 +162,12 @@ TEST(regions_of_two_sizes_are_not_shared)
     node_ranks_close(ranks, 3);
 }
 
-TEST(a_reset_takes_other_memory_unless_the_region_stays)
+TEST(a_reset_takes_other_memory)
 {
     node_ranks_open(ranks, 2, REGION, REQS);
-    for (uint32_t epoch = 2; epoch < 6; epoch++) {
+    for (uint32_t generation = 2; generation < 6; generation++) {
         unsigned char *theirs = gf_node_map(ranks[0].node, 1);
         uint64_t canary = ranks[1].node->canary;
-        bool stays = (epoch % 2) == 0;
         void *kept =
             mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, ranks[1].node->memory_fd, 0);
         theirs[0] = 7;
@@ -176,8 +175,7 @@ TEST(a_reset_takes_other_memory_unless_the_region_stays)
         post_send(0, 1, 6, data[0][0], 100000, 1);
         post_recv(1, 0, 9, data[1][0], 10, 0);
         for (uint32_t r = 0; r < 2; r++) {
-            ranks[r].link.region_stays = stays;
-            assert_int_equal(gf_node_reset(ranks[r].node, epoch), GF_OK);
+            assert_int_equal(gf_node_reset(ranks[r].node, generation, r, 2), GF_OK);
             assert_int_equal(ranks[r].link.region[0], 0);
             assert_null(gf_node_map(ranks[r].node, 1 - r));
         }
@@ -186,8 +184,7 @@ TEST(a_reset_takes_other_memory_unless_the_region_stays)
         assert_int_equal(test(1, 0), GF_ERR_ABORTED);
         assert_true(canary != ranks[1].node->canary);
         ((volatile unsigned char *)kept)[1] = 9; /* an excluded rank that still writes */
-        assert_int_equal(ranks[1].link.region[1], stays ? 9 : 0);
-        ranks[1].link.region[1] = 0;
+        assert_int_equal(ranks[1].link.region[1], 0);
         (void)munmap(kept, 4096);
         assert_true(node_ranks_connect(ranks, 2));
         post_recv(1, 0, 5, data[1][0], 50, 0);
@@ -195,6 +192,32 @@ TEST(a_reset_takes_other_memory_unless_the_region_stays)
         assert_int_equal(node_ranks_end(ranks, 2, 1, 0), GF_OK);
     }
     node_ranks_close(ranks, 2);
+}
+
+/* Of three ranks the first leaves and comes back as the last. */
+TEST(a_reset_gives_each_its_rank_of_the_next_generation)
+{
+    node_ranks_open(ranks, 3, REGION, REQS);
+    for (uint32_t generation = 2; generation < 8; generation++) {
+        const uint32_t world = (generation % 2 == 0) ? 2 : 3;
+        struct node_rank first = ranks[0];
+        gf_node_drop(first.node);
+        for (uint32_t r = 0; r < 2; r++) ranks[r] = ranks[r + 1];
+        ranks[2] = first;
+        for (uint32_t r = 0; r < 3; r++) ranks[r].node->link = &ranks[r].link;
+        for (uint32_t r = 0; r < world; r++) {
+            assert_int_equal(gf_node_reset(ranks[r].node, generation, r, world), GF_OK);
+            assert_ptr_equal(gf_node_map(ranks[r].node, r), ranks[r].link.region);
+        }
+        assert_true(node_ranks_connect(ranks, world));
+        for (uint32_t r = 0; r < world; r++)
+            for (uint32_t peer = 0; peer < 3; peer++)
+                assert_int_equal(gf_node_map(ranks[r].node, peer) != NULL, peer < world);
+        post_recv(1, 0, 5, data[1][0], 50, 0);
+        post_send(0, 1, 5, data[0][0], 50, 0);
+        assert_int_equal(node_ranks_end(ranks, world, 1, 0), GF_OK);
+    }
+    node_ranks_close(ranks, 3);
 }
 
 /* ---- who is of this node ---- */
@@ -218,7 +241,7 @@ static void two_open(struct node_offer *offer)
     gf_node_offer_put(ranks[1].node, (unsigned char *)offer);
 }
 
-TEST(another_node_or_epoch_or_rank_is_told)
+TEST(another_node_or_generation_or_rank_is_told)
 {
     struct node_offer offer;
     struct node_offer changed;
@@ -229,7 +252,7 @@ TEST(another_node_or_epoch_or_rank_is_told)
     assert_int_equal(ranks[0].link.fault.code, GF_OK);
     assert_string_equal(ranks[0].log, "");
     changed = offer;
-    changed.epoch++;
+    changed.generation++;
     assert_int_equal(connect_with(0, 1, &changed), GF_ERR_MISMATCH);
     assert_int_equal(ranks[0].link.fault.peer, 1);
     changed = offer;
@@ -317,8 +340,9 @@ TEST(damaged_offers_are_refused_or_ignored)
         (void)gf_node_connect(ranks[0].node, 1, bytes, sizeof changed, node_now_ns());
         gf_node_serve(ranks[1].node);
         if (round % 16 != 15) continue;
-        assert_int_equal(gf_node_reset(ranks[0].node, 1), GF_OK); /* one answer a peer and epoch */
-        assert_int_equal(gf_node_reset(ranks[1].node, 1), GF_OK);
+        /* one answer a peer and generation */
+        assert_int_equal(gf_node_reset(ranks[0].node, 1, 0, 2), GF_OK);
+        assert_int_equal(gf_node_reset(ranks[1].node, 1, 1, 2), GF_OK);
         gf_node_offer_put(ranks[1].node, (unsigned char *)&offer);
     }
     node_ranks_close(ranks, 2);
@@ -327,7 +351,7 @@ TEST(damaged_offers_are_refused_or_ignored)
 /* Anybody may write into the socket. */
 TEST(words_of_strangers_are_ignored_and_their_descriptors_closed)
 {
-    struct node_word word = {.kind = NODE_WORD_GIVE, .from = 1, .epoch = 1};
+    struct node_word word = {.kind = NODE_WORD_GIVE, .from = 1, .generation = 1};
     struct sockaddr_un to = {.sun_family = AF_UNIX};
     union {
         struct cmsghdr head;
@@ -417,7 +441,7 @@ TEST(descriptors_of_device_memory_go_the_same_way)
     gf_node_device_offer(ranks[0].node, -1);
     assert_int_equal(device_pull(1, 0, 100000, &(int){0}), GF_ERR_PEER);
     for (uint32_t r = 0; r < 3; r++) gf_node_drop(ranks[r].node);
-    assert_int_equal(fds_open(), fds + 2 * 3); /* nor does an epoch keep one */
+    assert_int_equal(fds_open(), fds + 2 * 3); /* nor does a generation keep one */
     node_ranks_close(ranks, 3);
 }
 
@@ -587,7 +611,8 @@ TEST(a_signal_while_memory_is_taken_ends_nothing)
         assert_int_equal(node_rank_open(&ranks[0]), rows[i].status);
         if (rows[i].status == GF_OK) {
             assert_true(ranks[0].node->shared);
-            assert_int_equal(gf_node_reset(ranks[0].node, 2), GF_OK); /* the next generation */
+            assert_int_equal(gf_node_reset(ranks[0].node, 2, 0, 2),
+                             GF_OK); /* the next generation */
             node_rank_close(&ranks[0]);
         } else {
             if (strstr(ranks[0].link.fault.text, "fallocate: Interrupted system call") == NULL)
@@ -654,7 +679,7 @@ TEST(a_mapping_that_would_be_refused_later_is_known_at_open)
         const size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
         size_t count = 0;
         node_ranks_begin(ranks, 1, 4096, REQS);
-        ranks[0].setup.world = 64;
+        ranks[0].setup.world = ranks[0].setup.ranks_max = 64;
         while (count < LENGTH(one)) { /* neighbours differ, so that none is joined */
             void *at = mmap(NULL, page_bytes, (count % 2) ? PROT_READ : PROT_NONE,
                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -715,7 +740,7 @@ TEST(many_ranks_connect_with_few_descriptors)
         (void)setrlimit(RLIMIT_NOFILE, &few);
         node_ranks_begin(ranks, 1, 4096, REQS);
         one->setup.rank = rank;
-        one->setup.world = MANY;
+        one->setup.world = one->setup.ranks_max = MANY;
         if (node_rank_open(one) != GF_OK) _exit(2);
         gf_node_offer_put(one->node, (unsigned char *)&(*offers)[rank]);
         (void)__atomic_add_fetch(&there[0], 1, __ATOMIC_SEQ_CST);

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "gradientflow.h"
-#include "drivers/tcp/rendezvous_auth.h"
+#include "drivers/tcp/auth.h"
 
 enum { RIGHT, NO_FILTER, WRONG };
 

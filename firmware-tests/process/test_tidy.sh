@@ -31,6 +31,8 @@ reads="$reads operation_name algorithm_name log_stderr error_text struct_bytes"
             if (from ~ /^config/) return to ~ /^lib\/settings\//
             if (from ~ /^lib/) return to ~ /^(lib|ops)\//
             if (to ~ /^(config|tools\/common)\//) return 1
+            if (from == "tools/coordinator") return to ~ /^lib\/control\//
+            if (from == "tools/run") return to ~ /^tools\/coordinator\//
             return from == "tools/plan" && to ~ /^drivers\/sim\//
         }
         function dir(path) { sub(/\/[^\/]*$/, "", path); return path }
@@ -111,6 +113,14 @@ if command -v clang-format-14 >/dev/null; then
     sources 'c|h|cu|cuh|cc' | xargs clang-format-14 --dry-run 2>&1 | sed -n 's/:.*//p' | sort -u | tr '\n' ' ' >"$scratch/why"
     if [ -s "$scratch/why" ]; then not_ok tidy_layout "make format changes $(cat "$scratch/why")"; else ok tidy_layout; fi
 else skip tidy_layout "there is no clang-format-14"; fi
+# A page has one sentence a line, and its pictures are those that the script draws.
+if command -v python3 >/dev/null; then
+    find . -name '*.md' ! -path './build*' -print0 | sort -z |
+        xargs -0 python3 firmware-tests/support/sentences.py --check >"$scratch/why"
+    if [ -s "$scratch/why" ]; then not_ok tidy_pages "make pages changes $(tr '\n' ' ' <"$scratch/why")"; else ok tidy_pages; fi
+    python3 lib/pictures/pictures.py --check >"$scratch/why"
+    if [ -s "$scratch/why" ]; then not_ok tidy_pictures "make pictures changes $(tr '\n' ' ' <"$scratch/why")"; else ok tidy_pictures; fi
+else skip tidy_pages "there is no python3"; fi
 awk -v found="$found" 'BEGIN { while ((getline row < found) > 0) { split(row, p, " "); now[p[1] " " p[2]] = p[3] } }
     { n = now[$1 " " $2] + 0; if (n > 0) print $1, $2, (n < $3) ? n : $3 }' "$allowed" >"$scratch/shrunk"
 if [ -n "${SHRINK:-}" ]; then cp "$scratch/shrunk" "$allowed"

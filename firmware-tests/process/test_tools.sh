@@ -32,6 +32,7 @@ for path in "$BUILD"/gf-*; do
     ends 2 "${tool}_unknown_option" "$path" --nonsense
     case $tool in
     gf-check) set -- "$scratch/none" ;;
+    gf-coordinator) set -- --config "$scratch/none" ;;
     gf-perf)  set -- --config "$scratch/none" -n 1 ;;
     gf-plan)  set -- --model "$scratch/none" --gpus 1 ;;
     gf-run)   set -- -n 1 false ;;

@@ -49,15 +49,15 @@ TEST(values_are_combined_by_the_callers_fold)
 
 TEST(a_group_is_part_of_the_world_in_any_order)
 {
-    static const uint32_t members[] = {9, 2, 7, 0, 5};
+    static const uint32_t ranks[] = {9, 2, 7, 0, 5};
     for (size_t p = 0; p < COLL_PAIRS; p++) {
         struct coll_case c = {.kind = coll_pairs[p].kind,
                               .collective = coll_pairs[p].collective,
-                              .size = LENGTH(members),
+                              .size = LENGTH(ranks),
                               .elem_count = 301,
                               .slice_bytes = 128,
                               .window = 4,
-                              .members = members};
+                              .ranks = ranks};
         coll_world_run_once(&c, &world_network, false);
     }
 }

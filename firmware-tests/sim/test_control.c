@@ -2,6 +2,7 @@
  * are cut off, come again, and when the coordinator itself ends. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/control_world.h"
+#include "lib/control/coordinator_state.h"
 
 static struct control_world world;
 #define SECOND (1000 * CONTROL_MS)
@@ -178,8 +179,10 @@ TEST(who_asks_for_patience_is_awaited)
     control_world_quiet(&world, 100 * CONTROL_MS);
     for (uint32_t id = 0; id < 4; id++) world.procs[id].hangs = true;
     world.procs[2].computes = true;
-    gf_member_heartbeat(world.procs[2].member, world.procs[2].now_ns, 10 * SECOND);
-    control_world_quiet(&world, 3 * SECOND);
+    for (uint32_t i = 0; i < 25; i++) {
+        gf_member_heartbeat(world.procs[2].member, world.procs[2].now_ns, 10 * SECOND);
+        control_world_quiet(&world, 100 * CONTROL_MS);
+    }
     gf_coordinator_status(world.coordinator, &status);
     assert_int_not_equal(status.error.peer, 2); /* nobody is known to be at fault */
     assert_int_equal(status.world, 4);
@@ -228,6 +231,87 @@ TEST(ranks_that_were_given_different_things_all_hear_of_it)
         assert_int_equal(gf_member_error(world.procs[i].member)->peer, 2);
     }
     control_world_close(&world);
+}
+
+static const struct offer_row {
+    const char *name;
+    struct control_offer first, second;
+    const char *text; /* NULL: nothing differs */
+} offer_rows[] = {
+    {"nothing", {.id = 0}, {.id = 2}, NULL},
+    {"version",
+     {.values.version = 0x0009},
+     {.id = 2, .values.version = 0x1000a},
+     "library versions differ: 0.9 at rank 0, 1.10 at rank 2"},
+    {"world",
+     {.first_world = 3},
+     {.id = 2, .first_world = 4},
+     "world sizes differ: 3 at rank 0, 4 at rank 2"},
+    {"a_key",
+     {.id = 1, .values = {.config_hash = 1, .summary = "exchange.fuse_bytes=8KiB a=1"}},
+     {.id = 2, .values = {.config_hash = 2, .summary = "exchange.fuse_bytes=4MiB a=1"}},
+     "configurations differ: exchange.fuse_bytes is 8KiB at rank 1, 4MiB at rank 2"},
+    {"a_key_that_one_does_not_name",
+     {.values.config_hash = 1},
+     {.id = 2, .values = {.config_hash = 2, .summary = "b=4"}},
+     "configurations differ: b is nothing at rank 0, 4 at rank 2"},
+    {"no_key_is_known",
+     {.values.config_hash = 1},
+     {.id = 2, .values.config_hash = 2},
+     "configurations differ: hash 0000000000000001 at rank 0, 0000000000000002 at rank 2"},
+    {"elastic",
+     {.terms.elastic = true},
+     {.id = 2},
+     "configurations differ: job.elastic is true at rank 0, false at rank 2"},
+    {"a_time",
+     {.terms.keepalive_ns = SECOND},
+     {.id = 2, .terms.keepalive_ns = 2 * SECOND},
+     "configurations differ: rendezvous.keepalive is 1.000 s at rank 0, 2.000 s at rank 2"},
+    {"tensor_count",
+     {.values.tensor_count = 1},
+     {.id = 2, .values.tensor_count = 2},
+     "tensor tables differ: 1 tensors at rank 0, 2 at rank 2"},
+    {"elem_count",
+     {.values.elem_count = 1},
+     {.id = 2, .values.elem_count = 2},
+     "tensor tables differ: 1 elements at rank 0, 2 at rank 2"},
+    {"tensors_hash",
+     {.values.tensors_hash = 1},
+     {.id = 2, .values.tensors_hash = 2},
+     "tensor tables differ in names, sizes, flags, types or order, with 0 tensors of 0 elements in "
+     "both: hash 0000000000000001 at rank 0, 0000000000000002 at rank 2"},
+    {"a_fabric",
+     {.values.network = GF_NETWORK_FABRIC},
+     {.id = 2},
+     "the nodes of this job are joined by a fabric, which rank 2 cannot use; its log says why"},
+};
+
+TEST(what_must_be_equal_is_named_where_it_is_not)
+{
+    for (uint32_t i = 0; i < LENGTH(offer_rows); i++) {
+        const struct offer_row *row = &offer_rows[i];
+        char text[256] = "";
+        bool differs = gf_offer_difference(&row->first, &row->second, text, sizeof text);
+        if ((differs != (row->text != NULL)) || (differs && (strcmp(text, row->text) != 0)))
+            fail_msg("%s: %s", row->name, text);
+    }
+}
+
+TEST(a_rank_that_dies_before_the_job_begins_is_named)
+{
+    for (uint32_t elastic = 0; elastic < 2; elastic++) {
+        control_world_open_fixed(&world, 3, 1, elastic == 0);
+        world.procs[2].stopped = true;
+        control_world_quiet(&world, 50 * CONTROL_MS);
+        world.procs[2].stopped = false;
+        control_world_kill(&world, 1);
+        control_world_quiet(&world, elastic ? 9 * SECOND : SECOND);
+        const struct gf_error *error = gf_member_error(world.procs[0].member);
+        assert_int_equal(error->peer, 1);
+        assert_int_equal(error->code, elastic ? GF_ERR_TIMEOUT : GF_ERR_PEER);
+        assert_non_null(strstr(error->text, "while ranks were joining"));
+        control_world_close(&world);
+    }
 }
 
 TEST(a_rank_that_never_comes_is_named)
@@ -542,9 +626,12 @@ TEST(who_is_cut_while_it_is_away_does_not_come_in_again)
     control_world_quiet(&world, SECOND);
     for (uint32_t i = 0; i < 3; i++) world.procs[i].hangs = true;
     edges_set(1, 4);
+    world.procs[0].stopped = true;
+    gf_member_fault(world.procs[1].member, &stands, false);
+    control_world_quiet(&world, 20 * CONTROL_MS); /* it has answered */
     world.procs[2].stopped = true;
     control_world_cut(&world, 2);
-    gf_member_fault(world.procs[0].member, &stands, false);
+    world.procs[0].stopped = false;
     for (uint32_t i = 0; i < 3; i++) world.procs[i].hangs = false;
     away(2, 6 * SECOND);
     control_world_quiet(&world, SECOND);
@@ -628,21 +715,363 @@ TEST(patience_that_was_asked_for_ends)
     control_world_close(&world);
 }
 
-TEST(calls_that_differ_are_found_whoever_is_ahead)
+/* ---- calls ---- */
+
+static void calls_post(uint32_t id, uint32_t count, uint32_t other, uint32_t root)
 {
-    struct gf_coordinator_status status;
+    for (uint32_t number = 1; number <= count; number++)
+        gf_member_call(world.procs[id].member,
+                       (number == other) ? GF_OPERATION_BROADCAST : GF_OPERATION_ALLREDUCE,
+                       GF_TYPE_F32, (number == other) ? root : GF_REDUCTION_SUM, 64);
+}
+
+/* Requests of three ranks; number `other` of rank 1 is another one. */
+static const struct call_row {
+    const char *name;
+    uint32_t counts[3];
+    uint32_t other;
+    bool at_inquiry, at_bye;
+    const char *text; /* NULL: nothing differs */
+} call_rows[] = {
+    {"the_last_one",
+     {5, 5, 5},
+     5,
+     false,
+     false,
+     "calls differ: request 5 is allreduce of 64 fp32 at rank 0, broadcast of 64 fp32 from "
+     "rank 2 at rank 1"},
+    {"whoever_is_ahead", {4, 6, 5}, 4, false, false, "calls differ: request 4 is allreduce"},
+    {"one_that_is_remembered_no_more",
+     {40, 40, 40},
+     3,
+     false,
+     false,
+     "calls differ between ranks 0 and 1: one of the requests 1 to 32 (the next one is allreduce"},
+    {"ranks_that_are_far_apart",
+     {6200, 7100, 5000},
+     3000,
+     false,
+     false,
+     "calls differ between ranks 0 and 1: one of the requests "},
+    {"at_an_inquiry", {5, 5, 5}, 2, true, false, "calls differ: request 2 is"},
+    {"as_a_rank_closes", {5, 5, 5}, 5, false, true, "calls differ: request 5 is"},
+    {"nothing_differs", {9000, 5, 70}, 0, true, false, NULL},
+};
+
+TEST(calls_that_differ_are_found)
+{
+    for (uint32_t i = 0; i < LENGTH(call_rows); i++) {
+        const struct call_row *row = &call_rows[i];
+        struct gf_coordinator_status status;
+        control_world_open(&world, 3, 1);
+        control_world_quiet(&world, SECOND);
+        for (uint32_t id = 0; id < 3; id++) {
+            world.procs[id].hangs = true;
+            calls_post(id, row->counts[id], (id == 1) ? row->other : 0, 2);
+            if (row->at_bye) gf_member_bye(world.procs[id].member);
+        }
+        if (row->at_inquiry) gf_member_fault(world.procs[0].member, &stands, false);
+        control_world_quiet(&world, row->at_bye ? 100 * CONTROL_MS : SECOND);
+        gf_coordinator_status(world.coordinator, &status);
+        if (row->text == NULL) {
+            assert_int_not_equal(status.error.code, GF_ERR_MISMATCH);
+        } else if ((status.error.code != GF_ERR_MISMATCH) || (status.error.peer != 1) ||
+                   (strstr(status.error.text, row->text) == NULL)) {
+            fail_msg("%s: code %d, rank %u: %s", row->name, status.error.code, status.error.peer,
+                     status.error.text);
+        }
+        for (uint32_t id = 0; (row->text != NULL) && !row->at_bye && (id < 3); id++)
+            assert_int_equal(gf_member_error(world.procs[id].member)->code, GF_ERR_MISMATCH);
+        control_world_close(&world);
+    }
+}
+
+/* ---- patience ---- */
+
+TEST(a_heartbeat_gives_the_others_patience)
+{
+    uint64_t from;
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    for (uint32_t id = 0; id < 3; id++) world.procs[id].hangs = true;
+    control_world_quiet(&world, 10 * CONTROL_MS);
+    gf_member_heartbeat(world.procs[2].member, world.procs[2].now_ns, 500 * SECOND);
+    control_world_quiet(&world, 120 * CONTROL_MS);
+    for (uint32_t id = 0; id < 3; id++) {
+        struct control_proc *proc = &world.procs[id];
+        uint64_t left_ns = gf_member_patience(proc->member, proc->now_ns, &from);
+        assert_in_range(left_ns, 1800 * CONTROL_MS, 2000 * CONTROL_MS); /* exchange.timeout */
+        assert_int_equal(from, 42);
+    }
+    control_world_quiet(&world, 2 * SECOND);
+    assert_int_equal(gf_member_patience(world.procs[0].member, world.procs[0].now_ns, &from), 0);
+    control_world_close(&world);
+}
+
+TEST(heartbeats_of_a_rank_that_stands_still_count_no_more)
+{
+    uint64_t from;
+    control_world_open(&world, 2, 1);
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    for (uint32_t id = 0; id < 2; id++) world.procs[id].hangs = true;
+    for (uint32_t i = 0; i < 32; i++) {
+        for (uint32_t id = 0; id < 2; id++) world.procs[id].stuck_ns = world.procs[id].now_ns;
+        control_world_quiet(&world, 100 * CONTROL_MS);
+    }
+    gf_member_heartbeat(world.procs[1].member, world.procs[1].now_ns, SECOND);
+    control_world_quiet(&world, 120 * CONTROL_MS);
+    assert_int_equal(gf_member_patience(world.procs[0].member, world.procs[0].now_ns, &from), 0);
+    gf_member_report(world.procs[1].member)->sequence++;
+    gf_member_heartbeat(world.procs[1].member, world.procs[1].now_ns, SECOND);
+    control_world_quiet(&world, 120 * CONTROL_MS);
+    assert_true(gf_member_patience(world.procs[0].member, world.procs[0].now_ns, &from) > 0);
+    control_world_close(&world);
+}
+
+/* ---- what texts say ---- */
+
+static void report_set(uint32_t id, uint64_t step, gf_operation operation, uint32_t tensor)
+{
+    struct control_report *report = gf_member_report(world.procs[id].member);
+    world.procs[id].hangs = true;
+    report->step = step;
+    report->operation = operation;
+    report->tensor = tensor;
+    report->buffer = 3;
+}
+
+TEST(a_death_says_where_that_rank_was)
+{
     control_world_open(&world, 3, 1);
     control_world_quiet(&world, SECOND);
-    for (uint32_t id = 0; id < 3; id++) {
-        world.procs[id].hangs = true;
-        gf_member_report(world.procs[id].member)->calls = (id == 0) ? 4 : 5;
-        gf_member_report(world.procs[id].member)->calls_hash = id;
+    for (uint32_t id = 0; id < 3; id++) report_set(id, 500, GF_OPERATION_ALLREDUCE, 12);
+    control_world_quiet(&world, 400 * CONTROL_MS);
+    control_world_kill(&world, 1);
+    for (uint32_t id = 0; id < 3; id += 2) {
+        for (uint32_t i = 0; (i < 20) && !gf_member_is_found(world.procs[id].member); i++)
+            control_world_quiet(&world, 5 * CONTROL_MS);
     }
-    gf_member_fault(world.procs[0].member, &stands, false);
+    const struct gf_error *error = gf_member_error(world.procs[0].member);
+    assert_int_equal(error->peer, 1);
+    assert_int_equal(error->step, 500);
+    assert_int_equal(error->operation, GF_OPERATION_ALLREDUCE);
+    assert_int_equal(error->tensor, 12);
+    assert_non_null(strstr(error->text, "rank 1 died: ended in step 500, operation allreduce, "
+                                        "buffer 3, tensor 12 \"conv1.weight\" (as of 0."));
+    control_world_close(&world);
+}
+
+TEST(a_death_in_a_step_that_was_not_told_yet_is_in_that_of_the_others)
+{
+    control_world_open(&world, 2, 1);
     control_world_quiet(&world, SECOND);
-    gf_coordinator_status(world.coordinator, &status);
-    assert_int_equal(status.error.code, GF_ERR_MISMATCH);
-    assert_int_equal(status.error.peer, 2);
+    report_set(0, 500, GF_OPERATION_VOTE, GF_TENSOR_NONE);
+    world.procs[1].hangs = true;
+    control_world_kill(&world, 1);
+    for (uint32_t i = 0; (i < 20) && !gf_member_is_found(world.procs[0].member); i++)
+        control_world_quiet(&world, 5 * CONTROL_MS);
+    assert_int_equal(gf_member_error(world.procs[0].member)->step, 500);
+    assert_int_equal(gf_member_error(world.procs[0].member)->operation, GF_OPERATION_VOTE);
+    control_world_close(&world);
+}
+
+/* What the links of three ranks say as a step stands still, and what all hear. */
+static const struct said_row {
+    const char *name;
+    uint32_t edges[3]; /* bits of ranks */
+    gf_status codes[3];
+    uint32_t peers[3];
+    gf_status code;
+    uint32_t culprit;
+    const char *text;
+} said_rows[] = {
+    {"an_edge_has_its_text",
+     {0, 4, 0},
+     {0, GF_ERR_LINK, 0},
+     {0, 2, 0},
+     GF_ERR_LINK,
+     2,
+     "rank 1 cannot connect to rank 2 at 10.0.0.2:7 by eth1: No route to host (errno 113); "
+     "rank 2 is to go"},
+    {"who_lacks_something_is_it_itself",
+     {4, 4, 1},
+     {GF_ERR_LINK, GF_ERR_SYSTEM, 0},
+     {2, 2, 0},
+     GF_ERR_SYSTEM,
+     1,
+     "rank 1 cannot connect to rank 2 at 10.0.0.2:7"},
+    {"who_lacks_something_needs_no_edge",
+     {0, 0, 0},
+     {0, 0, GF_ERR_SYSTEM},
+     {0, 0, GF_RANK_NONE},
+     GF_ERR_SYSTEM,
+     2,
+     "rank 2 cannot connect to rank"},
+};
+
+static void said_say(void *of, struct control_edges *edges_out)
+{
+    const struct control_proc *proc = of;
+    const struct said_row *row = proc->said;
+    edges_say(of, edges_out);
+    edges_out->code = row->codes[proc->id];
+    edges_out->peer = row->peers[proc->id];
+    edges_out->foreign_code = 113;
+    if (edges_out->code == GF_OK) return;
+    (void)snprintf(edges_out->text, sizeof edges_out->text,
+                   "rank %u cannot connect to rank %d at 10.0.0.2:7 by eth1: No route to host "
+                   "(errno 113)",
+                   proc->id, (int)edges_out->peer);
+}
+
+TEST(what_a_link_says_of_an_edge_all_hear)
+{
+    for (uint32_t i = 0; i < LENGTH(said_rows); i++) {
+        const struct said_row *row = &said_rows[i];
+        control_world_open(&world, 3, 1);
+        control_world_quiet(&world, SECOND);
+        for (uint32_t id = 0; id < 3; id++) {
+            broken[id] = row->edges[id];
+            world.procs[id].hangs = true;
+            world.procs[id].said = row;
+            world.procs[id].edges = said_say;
+        }
+        gf_member_fault(world.procs[0].member, &stands, false);
+        for (uint32_t n = 0; (n < 20) && !gf_member_is_found(world.procs[0].member); n++)
+            control_world_quiet(&world, 5 * CONTROL_MS);
+        const struct gf_error *error = gf_member_error(world.procs[0].member);
+        if ((error->code != row->code) || (error->peer != row->culprit) ||
+            (strstr(error->text, row->text) == NULL) || (error->foreign_code != 113))
+            fail_msg("%s: code %d, rank %u: %s", row->name, error->code, error->peer, error->text);
+        control_world_close(&world);
+    }
+}
+
+TEST(a_link_that_tells_an_edge_once_has_told_it)
+{
+    const struct gf_error seen = {.code = GF_ERR_LINK,
+                                  .peer = 2,
+                                  .tensor = GF_TENSOR_NONE,
+                                  .foreign_code = 104,
+                                  .text = "connection reset"};
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    for (uint32_t id = 0; id < 3; id++) world.procs[id].hangs = true;
+    gf_member_fault(world.procs[1].member, &seen, false);
+    control_world_quiet(&world, 50 * CONTROL_MS);
+    assert_int_equal(control_world_state(&world, 2), GF_MEMBER_ENDED);
+    const struct gf_error *error = gf_member_error(world.procs[2].member);
+    assert_int_equal(error->code, GF_ERR_LINK);
+    assert_int_equal(error->foreign_code, 104);
+    assert_string_equal(error->text, "rank 1: connection reset; rank 2 is to go");
+    control_world_close(&world);
+}
+
+/* Its host is gone: all that is known of its edges is that it is silent, so the other end stays. */
+TEST(an_edge_to_a_rank_that_says_nothing_costs_not_the_other_end)
+{
+    control_world_open(&world, 2, 1);
+    control_world_quiet(&world, SECOND);
+    edges_set(1, 1);
+    world.procs[0].stopped = true;
+    control_world_quiet(&world, 8 * SECOND);
+    assert_int_equal(control_world_state(&world, 1), GF_MEMBER_WORKS);
+    assert_int_equal(gf_member_generation(world.procs[1].member)->world, 1);
+    control_world_close(&world);
+}
+
+TEST(who_has_closed_hears_for_whom_it_waits)
+{
+    uint32_t rank;
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    report_set(1, 500, GF_OPERATION_BARRIER, GF_TENSOR_NONE);
+    report_set(2, 500, GF_OPERATION_BARRIER, GF_TENSOR_NONE);
+    report_set(0, 500, GF_OPERATION_NONE, GF_TENSOR_NONE);
+    assert_string_equal(gf_member_awaits(world.procs[0].member, &rank), "");
+    control_world_quiet(&world, 400 * CONTROL_MS);
+    gf_member_bye(world.procs[0].member);
+    control_world_quiet(&world, 1200 * CONTROL_MS);
+    assert_string_equal(gf_member_awaits(world.procs[0].member, &rank),
+                        "step 500, operation barrier");
+    assert_int_equal(rank, 1);
+    control_world_close(&world);
+}
+
+/* ---- room ---- */
+
+TEST(a_channel_that_takes_one_frame_at_a_time_loses_nothing)
+{
+    control_world_open(&world, 4, 1);
+    world.room = 1;
+    control_world_quiet(&world, SECOND);
+    all_work(4);
+    control_world_kill(&world, 3);
+    control_world_quiet(&world, SECOND);
+    all_work(3);
+    (void)control_world_start(&world, 3, true);
+    control_world_cut(&world, 1);
+    control_world_quiet(&world, SECOND);
+    all_work(4);
+    for (uint32_t i = 0; i < world.proc_count; i++)
+        if (world.procs[i].alive) gf_member_bye(world.procs[i].member);
+    control_world_quiet(&world, SECOND);
+    assert_int_equal(gf_coordinator_poll(world.coordinator, world.now_ns), GF_OK);
+    control_world_close(&world);
+}
+
+/* ---- who asks what is going on ---- */
+
+TEST(a_connection_that_is_no_members_is_shown_the_job_once)
+{
+    struct control_shown shown = {0};
+    struct gf_channel_event event;
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    control_world_kill(&world, 1);
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    struct gf_channel *channel = control_world_stranger(&world);
+    channel->driver->dial(channel, 0);
+    assert_int_equal(channel->driver->poll(channel, 0, &event), GF_OK);
+    assert_int_equal(event.kind, GF_CHANNEL_CONNECTED);
+    assert_int_equal(channel->driver->send(channel, 0, CONTROL_LOOK, "", 0), GF_OK);
+    control_world_coordinate(&world);
+    assert_int_equal(channel->driver->poll(channel, 0, &event), GF_OK);
+    assert_int_equal(event.frame_kind, CONTROL_SHOWN);
+    struct gf_get get = {.at = event.payload, .left = event.size_bytes};
+    gf_control_shown_walk(&(struct gf_walk){.get = &get}, &shown);
+    assert_false(get.bad);
+    assert_int_equal(shown.state, GF_COORDINATOR_RUN);
+    assert_int_equal(shown.generation, 2);
+    assert_int_equal(shown.world, 2);
+    assert_int_equal(shown.here, 2);
+    assert_int_equal(shown.present[0], 1 + 4);
+    assert_int_equal(channel->driver->poll(channel, 0, &event), GF_OK);
+    assert_int_equal(event.kind, GF_CHANNEL_ENDED);
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    all_work(2);
+    control_world_close(&world);
+}
+
+/* ---- the end ---- */
+
+TEST(who_dials_again_as_the_job_ends_hears_why)
+{
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    for (uint32_t id = 0; id < 3; id++) world.procs[id].hangs = true;
+    control_world_cut(&world, 2);
+    control_world_coordinate(&world);
+    calls_post(0, 1, 0, 0);
+    calls_post(1, 1, 1, 0);
+    while (gf_member_error(world.procs[1].member)->code == GF_OK) {
+        control_world_coordinate(&world);
+        for (uint32_t id = 0; id < 2; id++) control_world_turn(&world, id);
+    }
+    assert_int_equal(gf_coordinator_poll(world.coordinator, world.now_ns), GF_AGAIN);
+    control_world_quiet(&world, 200 * CONTROL_MS);
+    assert_int_equal(gf_member_error(world.procs[2].member)->code, GF_ERR_MISMATCH);
+    assert_int_equal(gf_coordinator_poll(world.coordinator, world.now_ns), GF_ERR_MISMATCH);
     control_world_close(&world);
 }
 
@@ -990,6 +1419,7 @@ static void random_walk(uint64_t seed, bool crashes)
     walk = (struct walk){.seed = seed, .crashes = crashes, .host_proc = hosted ? 0 : CONTROL_PROCS};
     control_world_open_growing(&world, ids, seed, (seed % 5 == 0) ? 4 : ids,
                                hosted ? 0 : GF_RANK_NONE);
+    world.room = (uint32_t)(seed / 3 % 3); /* one or two frames, or many */
     control_world_quiet(&world, control_world_draw(&world, 100) * CONTROL_MS);
     for (uint32_t i = 0; (i < 600) && (world.broken == NULL); i++) {
         if (i % 4 == 0) something_happens();

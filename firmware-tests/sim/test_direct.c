@@ -44,10 +44,10 @@ TEST(every_world_count_and_type_ends_with_the_right_bits)
 
 TEST(a_group_of_the_world_is_served)
 {
-    static const uint32_t members[] = {5, 0, 3, 4};
+    static const uint32_t ranks[] = {5, 0, 3, 4};
     for (size_t o = 0; o < LENGTH(collectives); o++) {
         struct coll_case c = case_of(collectives[o], 4, 333, GF_TYPE_BF16);
-        c.members = members;
+        c.ranks = ranks;
         coll_world_run_once(&c, &node_delay, false);
         c.small_bytes = GF_DIRECT_SMALL_BYTES;
         coll_world_run_once(&c, &node_delay, false);
@@ -341,7 +341,8 @@ TEST(a_region_that_is_gone_is_a_link_failure)
 {
     struct coll_case c = case_of(GF_COLL_ALLREDUCE, 2, 100, GF_TYPE_F32);
     COLL_WORLD_OPEN(world, &c, NULL);
-    assert_int_equal(world.nodes[1].link->driver->reset(world.nodes[1].link, 2), GF_OK);
+    assert_int_equal(
+        world.nodes[1].link->driver->reset(world.nodes[1].link, 2, 1, world.rank_count), GF_OK);
     coll_world_start(&world, 0, 0);
     coll_world_poll(&world, 0);
     assert_int_equal(world.nodes[0].status, GF_ERR_LINK);

@@ -113,7 +113,7 @@ TEST(survivors_of_a_world_too_large_keep_to_messages)
     setup.config.rendezvous.join_timeout_ns = UINT64_C(8000000000);
     WORLD(w);
     (void)world_interrupted_run(&w, &setup, WORLD - 1, 3, act_kill_two);
-    world_run(&w, world_shrink_progress, NULL);
+    world_run(&w, world_regroup_progress, NULL);
     world_run(&w, survivors_progress, &step);
     for (uint32_t rank = 0; rank < WORLD - 2; rank++) {
         assert_int_equal(w.ranks[rank].status, GF_OK);

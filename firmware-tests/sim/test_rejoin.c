@@ -96,7 +96,7 @@ TEST(nobody_lets_it_in_before_the_deadline)
     elastic.hooks.blind = true;
     WORLD(w);
     elastic_play(&w, &setup, list);
-    assert_int_equal(w.ranks[2].status, GF_ERR_QUORUM);
+    assert_int_equal(w.ranks[2].status, GF_ERR_PEER);
     world_expect_log(&w, 2, "before the deadline");
     expect_world(&w, 1u << 2, "the others");
 }
@@ -131,7 +131,7 @@ static void apart_turn(struct world *w, uint32_t rank)
     static struct gf_link_driver others;
     gf_context *gf = w->ranks[rank].gf;
     /* the process ends */
-    if (elastic.started && (w->ranks[apart].status == GF_ERR_QUORUM)) gf_sim_kill(w->sim, apart);
+    if (elastic.started && (w->ranks[apart].status == GF_ERR_PEER)) gf_sim_kill(w->sim, apart);
     if (!elastic.started || (gf == NULL) || (gf->link == NULL) ||
         (gf->link->driver->connect == its_connect) || (gf->link->driver->connect == others_connect))
         return;
@@ -160,7 +160,7 @@ TEST(who_reaches_nobody_does_not_come_in_and_ends_nobody)
             setup.config.job.world_max = ranks + 1;
             WORLD(w);
             elastic_play(&w, &setup, (id == ranks) ? comes : comes_back);
-            assert_int_equal(w.ranks[id].status, GF_ERR_QUORUM);
+            assert_int_equal(w.ranks[id].status, GF_ERR_PEER);
             assert_non_null(strstr(gf_error_last(w.ranks[id].gf)->text, "no way to member "));
             expect_world(&w, out, what);
         }

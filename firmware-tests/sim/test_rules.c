@@ -52,7 +52,7 @@ static int close_context(void)
     X(close, STATUS, "..T..TT.TS", close_context())                                              \
     X(close_poll, STATUS, "P.AXXAAXAS", gf_close_poll(gf))                                       \
     X(close_wait_for, STATUS, "P.AXXAAXAS", gf_close_wait_for(gf, 1000))                         \
-    X(regroup_begin, STATUS, "PSSSSSSSSS", gf_regroup_begin(gf, NULL, 0))                        \
+    X(regroup_begin, STATUS, "PSSSSSSSSS", gf_regroup_begin(gf))                                 \
     X(regroup_wait_for, STATUS, "PSSSSSSXSS", gf_regroup_wait_for(gf, 1000))                     \
     X(regroup_due, VALUE, "0000000000", gf_regroup_due(gf))                                      \
     X(regroup_poll, STATUS, "PSSSSSSXSS", gf_regroup_poll(gf))                                   \

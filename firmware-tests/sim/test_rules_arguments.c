@@ -13,7 +13,6 @@ static struct gf_trace_record record;
 static struct gf_request fresh;
 static float floats[64], factor;
 static char text[256];
-static const uint32_t myself = RULES_RANK, nobody = 99;
 #define AT(data) ((gf_mem)(uintptr_t)(data))
 
 static void rule(const char *call, int answer, char expect, const char *words)
@@ -302,7 +301,7 @@ TEST(arguments_of_requests)
     rules_end();
 }
 
-TEST(arguments_of_states_epochs_and_statistics)
+TEST(arguments_of_states_regroups_and_statistics)
 {
     rules_make(RULES_READY, false);
     RULE(gf_state_save(gf, NULL, rules_state_bytes), 'P', "at (nil)");
@@ -315,11 +314,7 @@ TEST(arguments_of_states_epochs_and_statistics)
     RULE(gf_state_load(gf, rules_state, rules_state_bytes), 'D', "the state is corrupt");
     memset(rules_state, 0, sizeof rules_state);
     RULE(gf_state_load(gf, rules_state, rules_state_bytes), 'D', "this is no state");
-    RULE(gf_regroup_begin(gf, NULL, 1), 'P', "ended[0] is 0");
-    RULE(gf_regroup_begin(gf, &myself, 1), 'P', "ended[0] is 1; allowed are other members below 2");
-    RULE(gf_regroup_begin(gf, &nobody, 1), 'P', "ended[0] is 99");
-    RULE(gf_shrink(gf, NULL, 0), 'S', "nothing has failed");
-    RULE(gf_admit(gf), 'S', "nothing has failed, and nobody waits or leaves");
+    RULE(gf_regroup_begin(gf), 'S', "nothing has failed, and nobody waits or leaves");
     RULE(gf_stats_read(gf, NULL), 'P', "size_bytes = 0");
     stats.size_bytes = 0;
     RULE(gf_stats_read(gf, &stats), 'P', "size_bytes = 0");

@@ -43,7 +43,7 @@ TEST(a_duplicate_waits_for_whoever_reuses_its_tag)
         assert_int_equal(target, 4711);
         if (resets == 1) {
             for (uint32_t rank = 0; rank < 2; rank++)
-                assert_int_equal(w.driver->reset(w.links[rank], 2), GF_OK);
+                assert_int_equal(w.driver->reset(w.links[rank], 2, rank, w.world), GF_OK);
             sim_world_connect(&w);
         }
         target = 0;

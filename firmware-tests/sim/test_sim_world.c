@@ -133,7 +133,7 @@ TEST(a_bound_receive_ends_by_its_message_or_by_reset)
         assert_int_equal(target[499], (kills == 1) ? 0 : 9);
         assert_int_equal(sim_world_recv(&w, 3, 2, 1, NULL, 0, 0), GF_OK);
         assert_int_equal(sim_world_send(&w, 2, 3, 1, NULL, 0, 0), GF_OK);
-        assert_int_equal(w.driver->reset(w.links[1], 2), GF_OK);
+        assert_int_equal(w.driver->reset(w.links[1], 2, 1, w.world), GF_OK);
         assert_int_equal(sim_world_test(&w, 1, 0), (kills == 1) ? GF_ERR_ABORTED : GF_OK);
         sim_world_run(&w);
         assert_int_equal(sim_world_test(&w, 3, 0), GF_OK); /* another's message is left alone */
@@ -157,22 +157,6 @@ TEST(a_drop_ends_all_and_keeps_the_region)
     sim_world_run(&w);
 }
 
-/* Of memory that is locked the kernel gives no new pages. */
-TEST(a_region_that_stays_is_cleared_by_a_reset)
-{
-    for (uint32_t locked = 0; locked < 2; locked++) {
-        static const unsigned char zeroes[4096];
-        SIM_WORLD_OPEN(w, &plain);
-        unsigned char *region = w.links[1]->region;
-        memset(region, 1, sizeof zeroes);
-        if ((locked != 0) && (mlock(region, sizeof zeroes) != 0)) skip();
-        w.links[1]->region_stays = true;
-        assert_int_equal(w.driver->reset(w.links[1], 2), GF_OK);
-        assert_ptr_equal(w.links[1]->region, region);
-        assert_memory_equal(region, zeroes, sizeof zeroes);
-    }
-}
-
 TEST(what_a_reset_finds_in_its_port_is_lost)
 {
     for (uint32_t i = 0; i < 2; i++) {
@@ -182,7 +166,7 @@ TEST(what_a_reset_finds_in_its_port_is_lost)
         assert_int_equal(sim_world_recv(&w, 1, 0, 1, target, sizeof target, 0), GF_OK);
         assert_int_equal(sim_world_send(&w, 0, 1, 1, source, sizeof source, 0), GF_OK);
         gf_sim_advance_to(w.sim, (i == 0) ? 499 : 500);
-        assert_int_equal(w.driver->reset(w.links[0], 2), GF_OK);
+        assert_int_equal(w.driver->reset(w.links[0], 2, 0, w.world), GF_OK);
         assert_int_equal(sim_world_test(&w, 0, 0), (i == 0) ? GF_ERR_ABORTED : GF_OK);
         sim_world_run(&w);
         assert_int_equal(sim_world_test(&w, 1, 0), (i == 0) ? GF_AGAIN : GF_OK);

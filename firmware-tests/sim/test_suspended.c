@@ -13,12 +13,13 @@ struct sleep_case {
     const char *name;
     uint32_t victim; /* dies after a step, and the others go on; GF_RANK_NONE: nobody */
     uint64_t pause_ns;
+    bool separate; /* the coordinator has a process of its own, which is stopped, too */
 };
 
 struct job {
     const struct sleep_case *of;
     uint64_t stop_ns; /* all ranks stop now */
-    bool stopped, shrinking[RANKS_MAX];
+    bool stopped, regroups[RANKS_MAX];
     /* 0: joining; then the step under way; then closing */
     uint32_t stage[RANKS_MAX], next[RANKS_MAX];
     struct world_step step;
@@ -33,9 +34,9 @@ static gf_status call_progress(struct world *w, uint32_t rank, struct job *job)
 {
     gf_context *gf = w->ranks[rank].gf;
     gf_status status;
-    if (job->shrinking[rank]) {
+    if (job->regroups[rank]) {
         if ((status = gf_regroup_poll(gf)) != GF_OK) return status;
-        job->shrinking[rank] = false;
+        job->regroups[rank] = false;
         job->stage[rank] = (uint32_t)gf_steps(gf) + 1;
         job->next[rank] = 0;
     }
@@ -44,9 +45,10 @@ static gf_status call_progress(struct world *w, uint32_t rank, struct job *job)
     w->ranks[rank].next = job->next[rank];
     status = world_step_progress(w, rank, &job->step);
     job->next[rank] = w->ranks[rank].next;
+    if ((status == GF_OK) && (job->of->victim != GF_RANK_NONE)) status = gf_updated(gf);
     if ((status >= 0) || (job->of->victim == GF_RANK_NONE)) return status;
-    if ((status = gf_shrink(gf, NULL, 0)) < 0) return status;
-    job->shrinking[rank] = true;
+    if ((status = gf_regroup_begin(gf)) < 0) return status;
+    job->regroups[rank] = true;
     return GF_AGAIN;
 }
 
@@ -56,6 +58,7 @@ static gf_status job_progress(struct world *w, uint32_t rank, void *arg)
     gf_status status;
     if (!job->stopped && (gf_sim_now_ns(w->sim) >= job->stop_ns)) {
         for (uint32_t other = 0; other < w->world; other++) gf_sim_stop(w->sim, other, true);
+        gf_sim_stop(w->sim, gf_sim_coordinator(w->sim), true);
         job->stopped = true;
         return GF_AGAIN;
     }
@@ -69,6 +72,12 @@ static gf_status job_progress(struct world *w, uint32_t rank, void *arg)
     return GF_AGAIN;
 }
 
+static void coordinator_go_on(struct world *w)
+{
+    gf_sim_stop(w->sim, gf_sim_coordinator(w->sim), false);
+    gf_sim_advance_to(w->sim, gf_sim_now_ns(w->sim) + APART_NS);
+}
+
 /* All stop at stop_ns and go on ten minutes later, one by one; false: they had ended before. */
 static bool goes_on(const struct sleep_case *c, uint32_t world, uint64_t stop_ns)
 {
@@ -78,15 +87,19 @@ static bool goes_on(const struct sleep_case *c, uint32_t world, uint64_t stop_ns
     struct world w;
     bool met;
     setup.sim.seed = stop_ns + world;
+    setup.separate = c->separate;
+    setup.config.job.elastic = (c->victim != GF_RANK_NONE);
     world_create(&w, &setup);
     world_run(&w, job_progress, &job);
     met = job.stopped;
     if (met) {
         gf_sim_advance_to(w.sim, gf_sim_now_ns(w.sim) + AWAY_NS);
+        if (stop_ns % 2 == 0) coordinator_go_on(&w);
         for (uint32_t rank = 0; rank < world; rank++) {
             gf_sim_stop(w.sim, (uint32_t)((rank + stop_ns) % world), false);
             gf_sim_advance_to(w.sim, gf_sim_now_ns(w.sim) + APART_NS);
         }
+        if (stop_ns % 2 == 1) coordinator_go_on(&w);
         world_run(&w, job_progress, &job);
     }
     for (uint32_t rank = 0; rank < world; rank++)
@@ -109,8 +122,11 @@ static void at_any_moment(const struct sleep_case *c, uint64_t apart_ns)
 
 TEST(a_job_that_was_suspended_goes_on)
 {
-    const struct sleep_case c = {.name = "suspended", .victim = GF_RANK_NONE};
-    at_any_moment(&c, 20000);
+    for (int separate = 0; separate < 2; separate++) {
+        const struct sleep_case c = {
+            .name = "suspended", .victim = GF_RANK_NONE, .separate = (separate != 0)};
+        at_any_moment(&c, 20000 + 20000 * (uint64_t)separate);
+    }
 }
 
 TEST(a_job_that_was_suspended_between_two_tensors_goes_on)
@@ -119,10 +135,11 @@ TEST(a_job_that_was_suspended_between_two_tensors_goes_on)
     at_any_moment(&c, 300000);
 }
 
-TEST(survivors_that_were_suspended_while_they_agree_go_on)
+TEST(survivors_that_were_suspended_in_a_regroup_go_on)
 {
-    for (uint32_t victim = 0; victim < 3; victim++) {
-        const struct sleep_case c = {.name = "agrees", .victim = victim};
+    for (uint32_t row = 0; row < 5; row++) {
+        const struct sleep_case c = {
+            .name = "regroups", .victim = (row + 1) % 3, .separate = row >= 2};
         for (uint32_t world = 3; world <= RANKS_MAX; world++) {
             uint64_t runs = 0;
             while (goes_on(&c, world, runs * 600000 + 1)) runs++;

@@ -234,7 +234,7 @@ TEST(a_step_is_said_to_be_applied_though_a_peer_has_died_since)
         assert_int_equal(w.ranks[rank].status, GF_ERR_PEER);
         w.ranks[rank].next = 0;
     }
-    world_run(&w, world_shrink_progress, NULL);
+    world_run(&w, world_regroup_progress, NULL);
     for (uint32_t rank = 0; rank < 2; rank++) {
         assert_int_equal(w.ranks[rank].status, GF_OK);
         assert_int_equal(gf_steps(w.ranks[rank].gf), 1);

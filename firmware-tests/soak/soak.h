@@ -13,7 +13,7 @@
 
 #include "lib/context.h"
 #include "firmware-tests/cuda/late_gpu.h"
-#include "firmware-tests/support/commit_log.h"
+#include "firmware-tests/support/generation_log.h"
 #include "firmware-tests/support/world.h"
 
 #define SOAK_RANKS_MAX 16u
@@ -23,6 +23,9 @@
 #define SOAK_GROWTH_MAX 2u
 #define SOAK_REQUESTS_MAX 4u
 #define SOAK_EPOCHS_MAX 64u
+
+/* whoever waits for a word of the coordinator gives it up within this, an inquiry included */
+#define SOAK_SILENCE_NS UINT64_C(6000000000)
 
 /* What befalls a rank, or the job, at one of a rank's turns. */
 typedef enum soak_act_kind {
@@ -77,8 +80,7 @@ struct soak_plan {
     uint64_t pause_ns;       /* what a layer computes, at most */
     struct soak_act acts[SOAK_ACTS_MAX + SOAK_GROWTH_MAX + 1];
     uint32_t act_count;
-    bool elastic; /* who fails shrinks, who waits is let in */
-    bool told;    /* .. and hears whose process has ended, as under gf-run */
+    bool elastic; /* who fails regroups, who waits is let in */
     /* elastic: this rank calls gf_leave() after a step; GF_RANK_NONE: nobody */
     uint32_t leaver;
     uint64_t leave_step;
@@ -296,7 +298,7 @@ struct soak_rank {
 struct soak_job {
     struct soak_plan plan;
     struct soak_model model;
-    struct commit_log commits; /* of all ranks, checked at each turn */
+    struct generation_log generations; /* of all ranks, checked at each turn */
     struct world w;
     struct soak_rank ranks[SOAK_RANKS_MAX];
     bool acted[SOAK_ACTS_MAX + SOAK_GROWTH_MAX + 1];

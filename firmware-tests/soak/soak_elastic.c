@@ -2,7 +2,7 @@
  * in. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/soak/soak.h"
-#include "lib/elastic/view.h"
+#include "lib/context.h"
 
 #define ADMIT_NS UINT64_C(60000000)
 #define WAIT_NS UINT64_C(20000000) /* between two steps that are made only to let a joiner in */
@@ -24,7 +24,7 @@ bool soak_shrink_begin(struct soak_job *job, uint32_t rank, bool drained)
     /* it failed between a step's end and its update */
     if (gf_steps(gf) > job->done[rank]) job->loose |= 1u << rank;
     job->done[rank] = gf_steps(gf);
-    if (gf_shrink(gf, NULL, 0) < 0) return false;
+    if (gf_regroup_begin(gf) < 0) return false;
     job->ranks[rank].admits = false;
     soak_enter(job, rank, SOAK_SHRINK);
     job->shrinks++;
@@ -55,10 +55,9 @@ void soak_epoch_begun(struct soak_job *job, uint32_t rank)
 void soak_turn_shrink(struct soak_job *job, uint32_t rank)
 {
     gf_status status;
-    if (job->plan.told) world_ended_tell(&job->w, rank);
     status = gf_regroup_poll(job->w.ranks[rank].gf);
     /* With what had reached it before it may have ended a step that the others began anew. */
-    if (gf_view_is_left_out(job->w.ranks[rank].gf->members)) job->done[rank] = 0;
+    if (job->w.ranks[rank].gf->change.plan.comes_in) job->done[rank] = 0;
     if (status == GF_AGAIN) return;
     if ((status == GF_OK) && gf_left(job->w.ranks[rank].gf)) {
         job->ranks[rank].left = true;
@@ -140,7 +139,7 @@ static void start(struct soak_job *job, uint32_t rank, bool is_new)
         .turns = self->turns, .joiner = true, .is_new = is_new, .began_ns = now_of(job)};
     job->done[rank] = 0;
     job->loose &= ~(1u << rank);
-    commit_log_started(&job->commits, rank);
+    generation_log_started(&job->generations, rank);
     world_restart(&job->w, rank);
 }
 

@@ -89,25 +89,18 @@ static void all_are_told(const struct soak_job *job)
     }
 }
 
-/* Of the last epoch's members those that live are no quorum, and nobody names the dead one as
- * ended: they go on only if its new start reaches them in time. Where none live but some that it
- * took in, nobody knows the job. */
-static bool no_quorum_is_left(const struct soak_job *job)
+/* Nobody is left who knows the job: of the newest generation's members only some that it took in
+ * live, and they have nothing of it yet. Or the coordinator died with rank 0. */
+static bool nobody_is_left(const struct soak_job *job)
 {
-    const struct commit *newest = commit_log_newest(&job->commits);
-    uint64_t members = newest->members;
-    uint64_t others;
-    bool known = false;
+    uint64_t members = generation_log_newest(&job->generations).members;
     if (job->plan.culprit == GF_RANK_NONE) return false;
-    others = members & ~(UINT64_C(1) << job->plan.culprit);
+    if (!job->plan.setup.separate && (job->plan.culprit == 0)) return true;
+    members &= ~(UINT64_C(1) << job->plan.culprit);
     for (uint32_t rank = 0; rank < job->plan.ids; rank++) {
         bool opened = (job->ranks[rank].end == GF_OK) || (job->ranks[rank].end_stage != SOAK_OPEN);
-        known = known || (opened && (((others >> rank) & 1) != 0));
+        if (opened && (((members >> rank) & 1) != 0)) return false;
     }
-    if (!known) return true;
-    if (job->plan.told || commit_log_is_quorum(members, others)) return false;
-    for (uint32_t rank = 0; rank < job->plan.ids; rank++)
-        if ((((others >> rank) & 1) != 0) && (job->ranks[rank].end != GF_ERR_QUORUM)) return false;
     return true;
 }
 
@@ -115,7 +108,7 @@ static bool no_quorum_is_left(const struct soak_job *job)
  * well. */
 static void all_go_on(const struct soak_job *job)
 {
-    if (ended_numeric(job) || job->late || !job->met || no_quorum_is_left(job)) return;
+    if (ended_numeric(job) || job->late || !job->met || nobody_is_left(job)) return;
     for (uint32_t rank = 0; rank < job->plan.ids; rank++)
         if ((job->ranks[rank].end_stage == SOAK_OPEN) && !job->ranks[rank].joiner)
             return; /* it died while they joined for the first time */
@@ -155,7 +148,7 @@ static void elastic_ends(const struct soak_job *job)
             if (goal != job->done[rank])
                 fail_msg("rank %u has ended %llu steps, another %llu", rank,
                          (unsigned long long)job->done[rank], (unsigned long long)goal);
-        } else if ((self->end_stage == SOAK_SHRINK) && (self->end != GF_ERR_QUORUM) &&
+        } else if ((self->end_stage == SOAK_SHRINK) && (self->end != GF_ERR_PEER) &&
                    (self->end != GF_ERR_DATA) && (self->end != GF_ERR_TIMEOUT) &&
                    (self->end != GF_ERR_LINK) && !came_too_late(self) &&
                    !((self->end == GF_ERR_NUMERIC) && scale_at_floor(job))) {

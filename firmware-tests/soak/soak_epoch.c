@@ -5,13 +5,6 @@
 #include "firmware-tests/soak/soak.h"
 #include "lib/core/accessors.h"
 
-static uint32_t members_of(const gf_context *gf)
-{
-    uint32_t members = 0;
-    for (uint32_t rank = 0; rank < gf_world(gf); rank++) members |= 1u << gf_member_id_of(gf, rank);
-    return members;
-}
-
 static const struct soak_epoch *newest(const struct soak_model *model)
 {
     return &model->epochs[model->epoch_count - 1];
@@ -19,7 +12,7 @@ static const struct soak_epoch *newest(const struct soak_model *model)
 
 bool soak_model_is_late(const struct soak_model *model, const gf_context *gf)
 {
-    return model->beside || (gf->epoch != newest(model)->epoch);
+    return model->beside || (gf->generation != newest(model)->epoch);
 }
 
 void soak_model_keep(struct soak_model *model, const gf_context *gf)
@@ -87,20 +80,20 @@ static void epoch_add(struct soak_model *model, const gf_context *gf, uint32_t m
         applied = applied || ((done[rank] == steps) && ((loose >> rank & 1u) == 0));
     }
     if ((members & newest(model)->members) == 0)
-        soak_step_fail(gf, steps, "epoch %u has nobody of epoch %u, which began before", gf->epoch,
+        soak_step_fail(gf, steps, "epoch %u has nobody of epoch %u, which began before", gf->generation,
                        newest(model)->epoch);
     /* is over, its ranks may have gone on; it will hear so */
-    if (gf->epoch < newest(model)->epoch) return;
+    if (gf->generation < newest(model)->epoch) return;
     if (steps != furthest)
         soak_step_fail(gf, steps,
                        "epoch %u begins behind this step, one of its ranks has ended %llu",
-                       gf->epoch, (unsigned long long)furthest);
+                       gf->generation, (unsigned long long)furthest);
     if ((steps != model->step) && (steps + 1 != model->step) && (steps != model->step + 1))
-        soak_step_fail(gf, steps, "epoch %u begins, the newest step was %llu", gf->epoch,
+        soak_step_fail(gf, steps, "epoch %u begins, the newest step was %llu", gf->generation,
                        (unsigned long long)model->step);
     assert_true(model->epoch_count < SOAK_EPOCHS_MAX);
     model->epochs[model->epoch_count++] =
-        (struct soak_epoch){.epoch = gf->epoch, .members = members, .steps = steps};
+        (struct soak_epoch){.epoch = gf->generation, .members = members, .steps = steps};
     model->members = members;
     model->given_up = (steps != model->step) || !model->skipped;
     /* only the scale and what is a rank's own have changed in it */
@@ -134,7 +127,7 @@ static void common_take(struct soak_model *model, gf_context *gf)
 void soak_model_epoch(struct soak_model *model, gf_context *gf, const uint64_t *done,
                       uint32_t loose, bool joiner)
 {
-    uint32_t members = members_of(gf);
+    uint32_t members = (uint32_t)world_members(gf);
     uint32_t member_id = gf_first_rank(gf);
     bool behind = done[member_id] < gf_steps(gf), first = true;
     struct soak_mark mark;
@@ -142,15 +135,15 @@ void soak_model_epoch(struct soak_model *model, gf_context *gf, const uint64_t *
     if (gf_steps(gf) == 0) soak_model_begin(model, gf); /* as an appliance begins its training */
     for (uint32_t i = 0; i < model->epoch_count; i++) {
         const struct soak_epoch *epoch = &model->epochs[i];
-        if (epoch->epoch != gf->epoch) continue;
+        if (epoch->epoch != gf->generation) continue;
         first = false;
         /* the log of commits allows it */
-        if (model->plan->told && (epoch->members != members)) model->beside = true;
+        if (epoch->members != members) model->beside = true;
         if (model->beside) break; /* the model went with the dead */
         if ((epoch->members != members) || (epoch->steps != gf_steps(gf)))
             soak_step_fail(gf, gf_steps(gf),
                            "epoch %u is of ranks 0x%x here, of 0x%x behind step %llu elsewhere",
-                           gf->epoch, members, epoch->members, (unsigned long long)epoch->steps);
+                           gf->generation, members, epoch->members, (unsigned long long)epoch->steps);
     }
     if (model->beside) {
         soak_model_keep(model, gf);

@@ -8,6 +8,9 @@ static void cut(struct soak_job *job, const struct soak_act *act, bool is_cut)
     for (uint32_t other = 0; other < job->plan.ids; other++)
         if ((other != act->rank) && ((act->others >> other & 1u) != 0))
             gf_sim_partition(job->w.sim, act->rank, other, is_cut);
+    /* a coordinator of its own is beside rank 0 */
+    if ((act->rank != 0) && ((act->others & 1u) != 0))
+        gf_sim_partition(job->w.sim, act->rank, gf_sim_coordinator(job->w.sim), is_cut);
 }
 
 static void act_begin(struct soak_job *job, const struct soak_act *act)

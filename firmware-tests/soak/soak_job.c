@@ -211,7 +211,7 @@ static void turn_wait(struct soak_job *job, uint32_t rank)
         assert_int_equal(gf_leave(job->w.ranks[rank].gf), GF_OK);
     }
     if (!job->plan.elastic || (gf_regroup_due(job->w.ranks[rank].gf) == 0)) return;
-    status = gf_admit(job->w.ranks[rank].gf);
+    status = gf_regroup_begin(job->w.ranks[rank].gf);
     self->admits = true;
     if (status < 0)
         soak_give_up(job, rank, status);
@@ -265,16 +265,19 @@ static gf_status rank_progress(struct soak_job *job, uint32_t rank)
     return (self->stage == SOAK_END) ? GF_OK : GF_AGAIN;
 }
 
-/* What this turn committed is held against what any rank ever has. */
+/* What began in this turn is held against all that any rank ever was of. */
 static gf_status job_progress(struct world *w, uint32_t rank, void *arg)
 {
     struct soak_job *job = arg;
     gf_status status = rank_progress(job, rank);
     const gf_context *gf = w->ranks[rank].gf;
     for (uint32_t other = 0; other < w->world; other++)
-        if (gf_sim_is_dead(w->sim, other)) commit_log_died(&job->commits, other);
-    if (gf_sim_is_dead(w->sim, rank) || (gf == NULL) || (gf->members == NULL)) return status;
-    if (!commit_log_look(&job->commits, rank, gf->members)) fail_msg("%s", job->commits.error);
+        if (gf_sim_is_dead(w->sim, other)) generation_log_died(&job->generations, other);
+    if (gf_sim_is_dead(w->sim, rank) || (gf == NULL) || (gf->control == NULL)) return status;
+    struct generation_seen seen = {.number = gf_control_generation(gf->control)->number,
+                                   .members = world_members(gf)};
+    if (!generation_log_note(&job->generations, rank, &seen))
+        fail_msg("%s", job->generations.error);
     return status;
 }
 
@@ -298,7 +301,7 @@ static uint64_t bound_of(const struct soak_plan *plan)
         bound += plan->setup.sim.faults[i].delay_ns;
     if (faults == 0) return bound;
     return bound + (1 + faults) * config->exchange.timeout_ns +
-           5 * gf_answer_ns(config->exchange.timeout_ns) + DRAIN_NS + plan->setup.sim.detect_ns +
+           SOAK_SILENCE_NS + DRAIN_NS + plan->setup.sim.detect_ns +
            config->rendezvous.join_timeout_ns;
 }
 
@@ -307,7 +310,7 @@ void soak_run(struct soak_job *job, uint64_t seed)
     memset(job, 0, sizeof *job);
     soak_plan_draw(&job->plan, seed);
     soak_model_open(&job->model, &job->plan);
-    commit_log_open(&job->commits, job->plan.ids);
+    generation_log_open(&job->generations);
     job->bound_ns = bound_of(&job->plan);
     job->goal = job->plan.steps;
     world_create(&job->w, &job->plan.setup);

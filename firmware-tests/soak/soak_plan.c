@@ -236,7 +236,7 @@ static void draw_one(struct soak_plan *plan, struct dice *dice)
         act->others = ~0u; /* of a cut */
         if ((act->kind != SOAK_ACT_KILL) && percent(dice, 40))
             act->delay_ns = 10 * plan->setup.config.exchange.timeout_ns +
-                            5 * gf_answer_ns(plan->setup.config.exchange.timeout_ns); /* and back */
+                            SOAK_SILENCE_NS; /* and back */
     } else {
         add_fault(plan, (gf_sim_fault_kind)one->kind, plan->culprit, draw_post(dice), 0);
     }
@@ -250,7 +250,7 @@ static void draw_elastic(struct soak_plan *plan, struct dice *dice)
         GF_SIM_FAULT_DELAY, GF_SIM_FAULT_KILL,  GF_SIM_FAULT_STOP};
     uint64_t timeout_ns = plan->setup.config.exchange.timeout_ns;
     bool one = percent(dice, 50);
-    plan->elastic = true;
+    plan->elastic = plan->setup.config.job.elastic = true;
     plan->what = one ? "elastic one" : "elastic";
     plan->hope = one ? SOAK_HOPE_ON : SOAK_HOPE_ENDED;
     plan->steps = between(dice, plan->small ? 2 : 3, plan->small ? 5 : 12);
@@ -340,7 +340,7 @@ void soak_plan_print(const struct soak_plan *plan, FILE *to)
         (void)fprintf(to, "on a device, ranks 0x%llx to the wire; ",
                       (unsigned long long)sim->device_ranks);
     if (plan->ids > plan->setup.world) (void)fprintf(to, "grows to %u at most; ", plan->ids);
-    if (plan->told) (void)fprintf(to, "told who has ended; ");
+    if (plan->setup.separate) (void)fprintf(to, "a coordinator of its own; ");
     if (plan->setup.config.pool_order != NULL) (void)fprintf(to, "tensors lie in another order; ");
     if (plan->leaver != GF_RANK_NONE)
         (void)fprintf(to, "rank %u leaves after step %llu; ", plan->leaver,

@@ -1,5 +1,5 @@
 /* Parts of the plan that each have dice of their own, so that a seed keeps its job when another
- * part is added: devices, the names of the ended, growth, leaving, AdamW and clipping. */
+ * part is added: devices, where the coordinator runs, growth, leaving, AdamW and clipping. */
 #include "firmware-tests/soak/soak_dice.h"
 
 #define MS UINT64_C(1000000)
@@ -20,10 +20,10 @@ static void draw_device(struct soak_plan *plan)
 }
 
 /* Drawn for itself, too. */
-static void draw_told(struct soak_plan *plan)
+static void draw_coordinator(struct soak_plan *plan)
 {
     struct dice dice = {.state = plan->seed ^ UINT64_C(0x701d000000000000)};
-    plan->told = plan->elastic && percent(&dice, 50);
+    plan->setup.separate = percent(&dice, plan->elastic ? 75 : 25);
 }
 
 /* The job grows, beside whatever else befalls it or with nothing else; a new process may die like
@@ -61,13 +61,15 @@ static void draw_growth(struct soak_plan *plan)
                           .delay_ns = percent(&dice, 60) ? time_between(&dice, 1, 100 * MS) : 0};
 }
 
-/* A rank leaves on purpose, beside whatever else befalls the job: a quorum may be lost with it. */
+/* A rank leaves on purpose, beside whatever else befalls the job. Who hosts the coordinator does
+ * not. */
 static void draw_leave(struct soak_plan *plan)
 {
     struct dice dice = {.state = plan->seed ^ UINT64_C(0x1ea4e00000000000)};
     plan->leaver = GF_RANK_NONE;
     if (!plan->elastic || (plan->setup.world < 2) || !percent(&dice, 40)) return;
     plan->leaver = below(&dice, plan->setup.world);
+    if ((plan->leaver == 0) && !plan->setup.separate) plan->leaver = 1;
     plan->leave_step = between(&dice, 1, plan->steps);
     plan->hope = SOAK_HOPE_ENDED;
 }
@@ -105,7 +107,7 @@ static void draw_pool_order(struct soak_plan *plan)
 void soak_plan_draw_more(struct soak_plan *plan)
 {
     draw_device(plan);
-    draw_told(plan);
+    draw_coordinator(plan);
     draw_growth(plan);
     draw_leave(plan);
     draw_rules(plan);

@@ -99,11 +99,11 @@ static float expected_of(const struct soak_plan *plan, const gf_context *gf, uin
     uint64_t block = (request->elem_count + world - 1) / world;
     float sum = 0;
     if (request->operation == GF_OPERATION_BROADCAST)
-        return value_of(plan, gap, index, gf_member_id_of(gf, request->root % world), elem);
+        return value_of(plan, gap, index, world_member(gf, request->root % world), elem);
     if (request->operation == GF_OPERATION_ALLGATHER)
-        return value_of(plan, gap, index, gf_member_id_of(gf, (uint32_t)(elem / block)), elem);
+        return value_of(plan, gap, index, world_member(gf, (uint32_t)(elem / block)), elem);
     for (uint32_t rank = 0; rank < world; rank++)
-        sum += value_of(plan, gap, index, gf_member_id_of(gf, rank), elem);
+        sum += value_of(plan, gap, index, world_member(gf, rank), elem);
     return sum;
 }
 

@@ -145,7 +145,7 @@ static void links_connect(struct coll_world *world)
             unsigned char endpoint[2048];
             size_t endpoint_bytes = 0;
             uint32_t i = n / world->c.size;
-            uint32_t rank = world->c.members ? world->c.members[i] : i;
+            uint32_t rank = world->c.ranks ? world->c.ranks[i] : i;
             struct gf_link *link = world->nodes[i].link;
             struct gf_link *peer = world->nodes[n % world->c.size].link;
             gf_status status;
@@ -162,12 +162,13 @@ static void links_open(struct coll_world *world)
 {
     for (uint32_t i = 0; i < world->c.size; i++) {
         struct coll_node *node = &world->nodes[i];
-        uint32_t rank = world->c.members ? world->c.members[i] : i;
+        uint32_t rank = world->c.ranks ? world->c.ranks[i] : i;
         struct gf_drivers drivers = *gf_sim_drivers(world->sim, rank);
         struct gf_fault fault = {0};
         struct gf_link_setup setup = {
             .rank = rank,
             .world = world->rank_count,
+            .ranks_max = world->rank_count,
             .requests_max = 2 * world->c.window,
             .message_bytes_max = world->c.slice_bytes,
             .region_bytes = world->region_bytes,
@@ -216,7 +217,7 @@ void coll_world_open(struct coll_world *world, const struct coll_case *c,
                      const struct gf_sim_setup *sim)
 {
     struct gf_sim_setup setup = sim ? *sim : (struct gf_sim_setup){0};
-    *world = (struct coll_world){.c = *c, .rank_count = c->members ? 2 * c->size : c->size};
+    *world = (struct coll_world){.c = *c, .rank_count = c->ranks ? 2 * c->size : c->size};
     setup.world = world->rank_count;
     if (c->kind == &gf_coll_direct) setup.ranks_per_node = world->rank_count;
     if (c->kind == &gf_coll_hierarchy)
@@ -247,7 +248,7 @@ void coll_world_open(struct coll_world *world, const struct coll_case *c,
             .ops = looking_ops(),
             .collective = c->collective,
             .root = c->root,
-            .members = c->members,
+            .ranks = c->ranks,
             .size = c->size,
             .index = i,
             .type = c->type,
@@ -356,7 +357,9 @@ void coll_world_run(struct coll_world *world)
             struct coll_node *node = &world->nodes[i];
             coll_world_poll(world, i);
             if (world->may_reset && (node->coll.state == GF_COLL_DRAIN)) {
-                assert_int_equal(node->link->driver->reset(node->link, 2), GF_OK);
+                uint32_t rank = world->c.ranks ? world->c.ranks[i] : i;
+                assert_int_equal(node->link->driver->reset(node->link, 2, rank, world->rank_count),
+                                 GF_OK);
             }
             under_way += world->nodes[i].status == GF_AGAIN;
         }

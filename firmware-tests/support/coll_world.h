@@ -21,7 +21,7 @@ struct coll_case {
     uint32_t slice_bytes;
     uint32_t window;
     uint32_t root;
-    const uint32_t *members; /* of a world twice the size */
+    const uint32_t *ranks; /* of a world twice the size */
     /* of direct: these ranks' data, a bit each, lies outside of the exchange region */
     uint32_t staged;
     uint32_t small_bytes;       /* of direct: data up to here takes one barrier */

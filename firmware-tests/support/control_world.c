@@ -102,7 +102,9 @@ static gf_status channel_send(struct gf_channel *channel, uint32_t connection, u
     if ((conn == NULL) || !conn->used) return GF_ERR_PEER;
     pipe = &conn->to[is_coordinators(channel) ? TO_MEMBER : TO_COORDINATOR];
     if (pipe->ended || pipe->lost) return GF_OK; /* the kernel takes it, and nobody reads it */
-    if (pipe->count == CONTROL_PIPE) return GF_AGAIN;
+    if ((pipe->count == CONTROL_PIPE) ||
+        ((the_world->room != 0) && (pipe->count >= the_world->room)))
+        return GF_AGAIN;
     struct control_frame_kept *frame = &pipe->frames[pipe->count++];
     frame->kind = frame_kind;
     frame->size_bytes = size_bytes;
@@ -231,6 +233,25 @@ static void edges_ask(void *edges_of, struct control_edges *edges_out)
         (void)is_cut_off(the_world, proc, edges_out);
 }
 
+static const char *tensor_name(void *of, uint32_t tensor)
+{
+    (void)of;
+    return (tensor == 12) ? "conv1.weight" : NULL;
+}
+
+static uint64_t first_unbegun(void *of)
+{
+    (void)of;
+    return 42;
+}
+
+struct gf_channel *control_world_stranger(struct control_world *world)
+{
+    struct control_proc *proc = &world->procs[world->proc_count++];
+    *proc = (struct control_proc){.channel = {.driver = &driver, .connections_max = 1}};
+    return &proc->channel;
+}
+
 uint32_t control_world_start(struct control_world *world, uint32_t id, bool rejoins)
 {
     uint32_t at = world->proc_count++;
@@ -241,9 +262,12 @@ uint32_t control_world_start(struct control_world *world, uint32_t id, bool rejo
                                     .host_id = world->setup.host_id,
                                     .edges = edges_ask,
                                     .edges_of = proc,
+                                    .tensor_name = tensor_name,
+                                    .begun = first_unbegun,
+                                    .patience_ns = 3000 * CONTROL_MS,
                                     .rejoins = rejoins,
                                     .process = 100 + at,
-                                    .terms = {.elastic = true,
+                                    .terms = {.elastic = !world->is_fixed,
                                               .join_timeout_ns = JOIN_NS,
                                               .keepalive_ns = KEEPALIVE_NS,
                                               .exchange_timeout_ns = EXCHANGE_NS},
@@ -333,6 +357,24 @@ void control_world_edge(struct control_world *world, uint32_t a, uint32_t b, boo
     }
 }
 
+static void world_begin(struct control_world *world, uint32_t ids, uint64_t seed, uint32_t id_count,
+                        uint32_t host_id)
+{
+    the_world = world;
+    world->ids = ids;
+    world->id_count = id_count;
+    world->random = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
+    world->now_ns = 1000 * CONTROL_MS;
+    world->setup = (struct gf_coordinator_setup){.world = ids,
+                                                 .id_count = id_count,
+                                                 .host_id = host_id,
+                                                 .join_timeout_ns = JOIN_NS,
+                                                 .endpoint_bytes_max = 16,
+                                                 .log = {.fn = log_line}};
+    control_world_coordinator_begin(world);
+    for (uint32_t id = 0; id < ids; id++) (void)control_world_start(world, id, false);
+}
+
 void control_world_open(struct control_world *world, uint32_t ids, uint64_t seed)
 {
     control_world_open_hosted(world, ids, seed, GF_RANK_NONE);
@@ -348,19 +390,15 @@ void control_world_open_growing(struct control_world *world, uint32_t ids, uint6
                                 uint32_t id_count, uint32_t host_id)
 {
     memset(world, 0, sizeof *world);
-    the_world = world;
-    world->ids = ids;
-    world->id_count = id_count;
-    world->random = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
-    world->now_ns = 1000 * CONTROL_MS;
-    world->setup = (struct gf_coordinator_setup){.world = ids,
-                                                 .id_count = id_count,
-                                                 .host_id = host_id,
-                                                 .join_timeout_ns = JOIN_NS,
-                                                 .endpoint_bytes_max = 16,
-                                                 .log = {.fn = log_line}};
-    control_world_coordinator_begin(world);
-    for (uint32_t id = 0; id < ids; id++) (void)control_world_start(world, id, false);
+    world_begin(world, ids, seed, id_count, host_id);
+}
+
+void control_world_open_fixed(struct control_world *world, uint32_t ids, uint64_t seed,
+                              bool is_fixed)
+{
+    memset(world, 0, sizeof *world);
+    world->is_fixed = is_fixed;
+    world_begin(world, ids, seed, ids, GF_RANK_NONE);
 }
 
 void control_world_close(struct control_world *world)

@@ -46,6 +46,7 @@ struct control_proc {
     bool excused;  /* something was done to it for which it may end */
     bool leaves;   /* it wishes to leave at the next regroup */
     void (*edges)(void *proc, struct control_edges *edges_out); /* or NULL */
+    const void *said;                                           /* of a test's own edges() */
     uint32_t id;
     uint64_t process;
     uint64_t now_ns;
@@ -76,6 +77,8 @@ struct control_world {
     bool is_stopped;                    /* the coordinator is not polled, its clock goes on */
     uint8_t cut_edges[CONTROL_IDS_MAX]; /* of each id, bits of ids: data does not pass */
     uint64_t tensors_hash;              /* of the processes that are started from here on */
+    bool is_fixed;                      /* the job is not elastic */
+    uint32_t room;                      /* frames that a connection takes; 0: many */
     struct control_proc procs[CONTROL_PROCS];
     struct control_conn conns[CONTROL_CONNS];
     const char *broken; /* the first rule that did not hold; NULL: none */
@@ -94,7 +97,11 @@ void control_world_open_hosted(struct control_world *world, uint32_t ids, uint64
 /* Ids below id_count may come in. */
 void control_world_open_growing(struct control_world *world, uint32_t ids, uint64_t seed,
                                 uint32_t id_count, uint32_t host_id);
+void control_world_open_fixed(struct control_world *world, uint32_t ids, uint64_t seed,
+                              bool is_fixed);
 void control_world_close(struct control_world *world);
+/* A member's end of a channel, of a process that is no member. */
+struct gf_channel *control_world_stranger(struct control_world *world);
 uint32_t control_world_start(struct control_world *world, uint32_t id, bool rejoins);
 void control_world_kill(struct control_world *world, uint32_t proc);
 void control_world_cut(struct control_world *world, uint32_t proc); /* its connection */

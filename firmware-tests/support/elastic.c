@@ -12,6 +12,8 @@ struct world_setup elastic_setup(uint32_t world)
 {
     struct world_setup setup = {
         .world = world, .tensors = elastic_tensors, .tensor_count = ELASTIC_TENSORS};
+    setup.separate = true;
+    setup.config.job.elastic = true;
     setup.sim = (struct gf_sim_setup){.seed = 1,
                                       .latency_ns = 5000,
                                       .jitter_ns = 20000,
@@ -50,12 +52,29 @@ static void start(struct world *w, uint32_t rank, bool is_new)
     world_restart(w, rank);
 }
 
+static void coordinator_event(struct world *w, const struct elastic_event *event)
+{
+    uint32_t coordinator = gf_sim_coordinator(w->sim);
+    switch (event->what) {
+    case COORDINATOR_KILL: world_coordinator_kill(w); break;
+    case COORDINATOR_START: world_coordinator_start(w); break;
+    case COORDINATOR_STOP: gf_sim_stop(w->sim, coordinator, true); break;
+    case COORDINATOR_GO_ON: gf_sim_stop(w->sim, coordinator, false); break;
+    case COORDINATOR_CUT: world_coordinator_cut(w, event->rank, true); break;
+    default: world_coordinator_cut(w, event->rank, false); break;
+    }
+}
+
 static void script_progress(struct world *w)
 {
     for (; !script_done(); elastic.script_next++) {
         const struct elastic_event *now = &elastic.script[elastic.script_next];
-        struct elastic_rank *job = &elastic.ranks[now->rank];
         if (gf_sim_now_ns(w->sim) - elastic.begin_ns < (uint64_t)now->at_us * 1000) return;
+        if (now->what >= COORDINATOR_KILL) {
+            coordinator_event(w, now);
+            continue;
+        }
+        struct elastic_rank *job = &elastic.ranks[now->rank];
         if (now->what == KILL) {
             elastic.on_the_way += ((job->state == OPENS) || (job->state == CHANGES)) ? 1u : 0u;
             gf_sim_kill(w->sim, now->rank);
@@ -75,7 +94,7 @@ static gf_status change_begin(struct world *w, uint32_t rank)
 {
     elastic.ranks[rank].state = CHANGES;
     elastic.ranks[rank].change_began_ns = gf_sim_now_ns(w->sim);
-    return gf_regroup_begin(w->ranks[rank].gf, NULL, 0);
+    return gf_regroup_begin(w->ranks[rank].gf);
 }
 
 static gf_status failed(struct world *w, uint32_t rank, gf_status status)
@@ -123,6 +142,7 @@ static gf_status idle(struct world *w, uint32_t rank)
     if (somebody_moves(w) && (gf_steps(gf) + 2 > elastic.goal)) elastic.goal = gf_steps(gf) + 2;
     if (gf_steps(gf) >= elastic.goal) return last(w, rank);
     if ((status = gf_step_begin(gf)) < 0) return failed(w, rank, status);
+    if (elastic.hooks.work_ns > 0) gf_sim_work(w->sim, rank, elastic.hooks.work_ns);
     elastic.ranks[rank].state = STEPS;
     elastic.ranks[rank].tensor = 0;
     return GF_AGAIN;
@@ -164,7 +184,7 @@ static gf_status gone(struct world *w, uint32_t rank)
     assert_int_equal(gf_error_last(gf)->code, GF_OK);
     assert_int_equal(gf_step_begin(gf), GF_ERR_STATE);
     assert_int_equal(gf_heartbeat(gf), GF_ERR_STATE);
-    assert_int_equal(gf_regroup_begin(gf, NULL, 0), GF_ERR_STATE);
+    assert_int_equal(gf_regroup_begin(gf), GF_ERR_STATE);
     w->ranks[rank].gf = NULL;
     return gf_close(gf);
 }
@@ -173,8 +193,6 @@ static gf_status change(struct world *w, uint32_t rank)
 {
     struct elastic_rank *job = &elastic.ranks[rank];
     gf_status status;
-    /* as gf-run does, also of what it has not started */
-    if (!elastic.hooks.untold) world_ended_tell(w, rank);
     status = (rank % 2 == 0) ? gf_regroup_poll(w->ranks[rank].gf)
                              : gf_regroup_wait_for(w->ranks[rank].gf, 0); /* which is a poll */
     if (status == GF_AGAIN) return GF_AGAIN;

@@ -1,12 +1,12 @@
-/* An elastic appliance on every rank of a world over the simulated network: it steps, begins a view
- * change where a call fails or somebody wants in or out, and ends once nobody is on its way. What
+/* An elastic appliance on every rank of a world over the simulated network: it steps, regroups where a
+ * call fails or somebody wants in or out, and ends once nobody is on its way. What
  * befalls the ranks is a script, or done by hooks of a suite. */
 #ifndef ELASTIC_H
 #define ELASTIC_H
 
 #include "firmware-tests/support/world.h"
 
-#define ELASTIC_RANKS_MAX 9u
+#define ELASTIC_RANKS_MAX 12u
 #define ELASTIC_TENSORS 3u
 #define ELASTIC_ELEMS (301u + 64u + 2001u)
 #define RATE 0.0625f /* a power of two: weights of whole numbers stay exact */
@@ -20,16 +20,28 @@ extern const struct gf_tensor elastic_tensors[ELASTIC_TENSORS];
 
 struct elastic_event {
     int32_t at_us; /* after all had joined */
-    uint32_t rank;
-    /* START_NEW: knows nothing of the process before it */
-    enum { KILL, START, START_NEW, LEAVE, STOP, GO_ON } what;
+    uint32_t rank; /* of what cuts the coordinator off: ranks, a bit each */
+    enum {
+        KILL,
+        START,
+        START_NEW, /* knows nothing of the process before it */
+        LEAVE,
+        STOP,
+        GO_ON,
+        COORDINATOR_KILL, /* of its own */
+        COORDINATOR_START,
+        COORDINATOR_STOP,
+        COORDINATOR_GO_ON,
+        COORDINATOR_CUT,
+        COORDINATOR_HEAL
+    } what;
 };
 
 struct elastic_rank {
     enum { IDLE, OPENS, STEPS, CHANGES, GONE } state;
-    uint32_t tensor;            /* next to be declared */
-    uint32_t failures, changes; /* steps that failed; view changes that came to their end */
-    uint64_t change_began_ns, change_ns; /* of the last view change: when it began, what it took */
+    uint32_t tensor;                     /* next to be declared */
+    uint32_t failures, changes;          /* steps that failed; regroups that came to their end */
+    uint64_t change_began_ns, change_ns; /* of the last regroup: when it began, what it took */
     bool wants_to_leave, leaves;
 };
 
@@ -40,8 +52,8 @@ struct elastic_hooks {
     /* instead of gf_update(); GF_AGAIN: call again */
     gf_status (*apply)(struct world *w, uint32_t rank);
     void (*applied)(struct world *w, uint32_t rank); /* a step */
-    bool untold;                                     /* no launcher tells who has ended */
-    bool blind; /* nobody begins a view change because somebody waits */
+    uint64_t work_ns;                                /* that each rank computes in each step */
+    bool blind;                                      /* nobody regroups because somebody waits */
 };
 
 extern struct elastic {
@@ -50,7 +62,7 @@ extern struct elastic {
     struct elastic_event script[12];
     uint32_t script_next;
     uint64_t goal;                 /* steps; grows while somebody is on its way */
-    uint64_t begin_ns, longest_ns; /* of the run; of view changes since the program began */
+    uint64_t begin_ns, longest_ns; /* of the run; of regroups since the program began */
     uint32_t on_the_way; /* likewise: ranks that were killed while they opened or changed */
     bool started;        /* somebody was, by the script */
 } elastic;

@@ -66,9 +66,10 @@ static gf_status watched_test(struct gf_link *link, struct gf_req *req)
     return status;
 }
 
-static gf_status watched_reset(struct gf_link *link, uint32_t epoch)
+static gf_status watched_reset(struct gf_link *link, uint32_t generation, uint32_t rank,
+                               uint32_t world)
 {
-    gf_status status = real->reset(link, epoch);
+    gf_status status = real->reset(link, generation, rank, world);
     let_go(link, NULL);
     return status;
 }

@@ -26,7 +26,8 @@ void node_ranks_begin(struct node_rank *ranks, uint32_t world, size_t region_byt
         ranks[r].rank = r;
         ranks[r].setup = (struct gf_link_setup){.rank = r,
                                                 .world = world,
-                                                .epoch = 1,
+                                                .ranks_max = world,
+                                                .generation = 1,
                                                 .requests_max = requests_max,
                                                 .message_bytes_max = 1u << 20,
                                                 .region_bytes = region_bytes,

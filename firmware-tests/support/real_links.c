@@ -4,21 +4,12 @@
 #include "drivers/drivers.h"
 #include "drivers/host/node_state.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 struct real_rank {
-    struct gf_rendezvous rendezvous; /* of data connections alone */
     struct real_links *all;
     uint32_t rank;
     uint32_t node;
-    bool listens;
-    uint32_t epoch;
     struct gf_link *link;
-    uint32_t link_epoch; /* as it was opened, or made anew, last */
-    const struct gf_data_taker *taker;
+    struct gf_link_setup setup; /* as it was opened, or made anew, last */
 };
 
 struct real_links {
@@ -53,73 +44,6 @@ static void nodes_set(struct real_links *all, const struct gf_sim_setup *sim)
     }
 }
 
-/* ---- connections ---- */
-
-static gf_status data_begin(struct gf_rendezvous *rendezvous, uint32_t epoch,
-                            const struct gf_data_taker *taker, unsigned char *secret_out,
-                            struct gf_place *place_out)
-{
-    struct real_rank *self = (struct real_rank *)rendezvous;
-    self->listens = true;
-    self->epoch = epoch;
-    self->taker = taker;
-    memset(secret_out, 0, GF_DATA_SECRET_BYTES);
-    *place_out = (struct gf_place){.family = AF_INET, .port = htons(1)};
-    return GF_OK;
-}
-
-static void pair_make(int ends[2])
-{
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t bytes = sizeof at;
-    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_true((listener >= 0) && (bind(listener, (struct sockaddr *)&at, bytes) == 0) &&
-                (listen(listener, 1) == 0) &&
-                (getsockname(listener, (struct sockaddr *)&at, &bytes) == 0));
-    ends[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(connect(ends[0], (struct sockaddr *)&at, bytes), 0);
-    ends[1] = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-    assert_true(ends[1] >= 0);
-    (void)close(listener);
-}
-
-static gf_status data_dial(struct gf_rendezvous *rendezvous, uint64_t now_ns, uint32_t peer,
-                           uint32_t stream, const unsigned char *secret, const struct gf_place *to,
-                           const struct gf_place *from)
-{
-    const struct real_rank *self = (const struct real_rank *)rendezvous;
-    const struct real_rank *other = &self->all->ranks[peer];
-    int ends[2];
-    if (!other->listens || (other->epoch != self->epoch)) return GF_AGAIN;
-    if (other->taker->has(other->taker->user, self->rank, stream)) return GF_OK;
-    pair_make(ends);
-    self->taker->connected(self->taker->user, peer, stream, ends[0]);
-    other->taker->connected(other->taker->user, self->rank, stream, ends[1]);
-    return GF_OK;
-}
-
-static const char *data_text(struct gf_rendezvous *rendezvous, uint32_t peer)
-{
-    return "";
-}
-
-static int data_error(struct gf_rendezvous *rendezvous, uint32_t peer)
-{
-    return 0;
-}
-
-static void data_end(struct gf_rendezvous *rendezvous)
-{
-    ((struct real_rank *)rendezvous)->listens = false;
-}
-
-static const struct gf_rendezvous_driver connections = {.name = "pairs",
-                                                        .data_begin = data_begin,
-                                                        .data_dial = data_dial,
-                                                        .data_text = data_text,
-                                                        .data_error = data_error,
-                                                        .data_end = data_end};
-
 /* ---- the driver ---- */
 
 static struct gf_link_setup setup_of(const struct gf_link_setup *setup)
@@ -128,7 +52,9 @@ static struct gf_link_setup setup_of(const struct gf_link_setup *setup)
     struct real_rank *self = setup->arg;
     if (own.transports == NULL) own.transports = "";
     if (own.devices == NULL) own.devices = "";
-    own.rendezvous = (self != NULL) ? &self->rendezvous : NULL;
+    if (self != NULL) own.address = "127.0.0.1:7117"; /* the way to it is loopback */
+    own.key_file = own.bind = own.ports = NULL;
+    own.keepalive_ns = UINT64_C(5000000000);
     if (inner == &gf_link_tcp) return own;
     own.transports = "tcp";
     own.devices = "lo";
@@ -159,7 +85,7 @@ static gf_status real_open(const struct gf_link_setup *setup, void *state,
     if (status != GF_OK) return status;
     (*link_out)->driver = &real;
     self->link = *link_out;
-    self->link_epoch = setup->epoch;
+    self->setup = *setup;
     return GF_OK;
 }
 
@@ -170,17 +96,22 @@ static struct real_rank *rank_of(const struct gf_link *link)
     return self;
 }
 
-static gf_status reset_note(struct gf_link *link, uint32_t epoch)
+static gf_status reset_note(struct gf_link *link, uint32_t generation, uint32_t rank,
+                            uint32_t world)
 {
-    rank_of(link)->link_epoch = epoch;
-    return inner->reset(link, epoch);
+    struct gf_link_setup *setup = &rank_of(link)->setup;
+    setup->generation = generation;
+    setup->rank = rank;
+    setup->world = world;
+    return inner->reset(link, generation, rank, world);
 }
 
 /* A fabric's driver is opened where there are several nodes, and has no such call; here it carries
  * all worlds, and keeps its network. */
 static gf_status network_keep(struct gf_link *link, bool on)
 {
-    return inner->reset(link, rank_of(link)->link_epoch);
+    const struct gf_link_setup *setup = &rank_of(link)->setup;
+    return inner->reset(link, setup->generation, setup->rank, setup->world);
 }
 
 const struct gf_link_driver *real_links_driver(void)
@@ -220,8 +151,7 @@ struct real_links *real_links_create(const struct gf_sim_setup *sim)
     assert_non_null(all);
     all->world = sim->world;
     for (uint32_t rank = 0; rank < all->world; rank++)
-        all->ranks[rank] =
-            (struct real_rank){.rendezvous.driver = &connections, .all = all, .rank = rank};
+        all->ranks[rank] = (struct real_rank){.all = all, .rank = rank};
     nodes_set(all, sim);
     return all;
 }

@@ -26,7 +26,8 @@ void sim_world_open(struct sim_world *w, const struct gf_sim_setup *setup)
         struct gf_fault fault = {.code = GF_OK};
         struct gf_link_setup link = {.rank = rank,
                                      .world = w->world,
-                                     .epoch = 1,
+                                     .ranks_max = w->world,
+                                     .generation = 1,
                                      .requests_max = SIM_WORLD_REQS,
                                      .message_bytes_max = 1u << 20,
                                      .region_bytes = REGION_BYTES,

@@ -154,6 +154,7 @@ void stranger_say(int fd, const void *data, size_t bytes)
 void stranger_hello(unsigned char *out, uint64_t job, uint32_t rank, uint32_t world,
                     uint32_t has_key)
 {
+    static uint32_t number;
     struct gf_put put = {out, STRANGER_HELLO_BYTES};
     memset(out, 0x5c, STRANGER_HELLO_BYTES);
     gf_frame_header_put(&put, GF_FRAME_HELLO, GF_FRAME_HELLO_BYTES, job, rank);
@@ -161,6 +162,7 @@ void stranger_hello(unsigned char *out, uint64_t job, uint32_t rank, uint32_t wo
     gf_put_u32(&put, rank);
     gf_put_u32(&put, world);
     gf_put_u32(&put, has_key);
+    gf_put_u32(&put, number++); /* of its nonce: else it would be another try of one way */
 }
 
 #define UCX_GREETING UINT64_C(0xCAFEBABE12345678)

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "drivers/tcp/rendezvous_frame.h"
+#include "drivers/tcp/frame.h"
 
 struct stranger_port {
     char ip[46];

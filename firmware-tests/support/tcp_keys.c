@@ -1,4 +1,4 @@
-/* Keys on disk, ranks that use them, and the words of the handshake as a stranger may say them. */
+/* Keys on disk, and the words of the handshake as a stranger may say them. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/tcp_keys.h"
 #include "firmware-tests/support/tcp_middle.h"
@@ -12,13 +12,6 @@
 
 char key_folder[] = "/tmp/gf-test-auth-XXXXXX";
 char key_a[64], key_b[64];
-char logged[8192];
-
-static void log_keep(void *user, gf_log_level level, const char *line)
-{
-    size_t used = strlen(logged);
-    (void)snprintf(logged + used, sizeof logged - used, "%s\n", line);
-}
 
 const char *file_make(const char *name, char fill, size_t bytes, mode_t mode)
 {
@@ -53,41 +46,9 @@ int keys_teardown(void **state)
     return rmdir(key_folder);
 }
 
-struct gf_rendezvous_setup keyed(uint32_t rank, uint32_t size, const char *key_file)
+void hello_make(unsigned char *out, uint32_t flags)
 {
-    struct gf_rendezvous_setup setup = tcp_setup(&star, rank, size);
-    setup.key_file = key_file;
-    setup.log.fn = log_keep;
-    return setup;
-}
-
-void keyed_open(uint32_t slot, uint32_t rank, uint32_t size, const char *key_file)
-{
-    struct gf_rendezvous_setup setup = keyed(rank, size, key_file);
-    end_open(slot, &setup);
-}
-
-void keyed_world(uint32_t size)
-{
-    for (uint32_t rank = 0; rank < size; rank++) keyed_open(rank, rank, size, key_a);
-    turns_connect(size);
-}
-
-void begin(void)
-{
-    world_clear();
-    logged[0] = 0;
-}
-
-void begin_open(void)
-{
-    begin();
-    star.insecure = true;
-}
-
-void hello_make(unsigned char *out, uint32_t rank, uint32_t size, uint32_t has_key)
-{
-    stranger_hello(out, 4711, rank, size, has_key);
+    stranger_hello(out, 4711, GF_RANK_NONE, 0, flags);
 }
 
 void hello_prove(unsigned char *said, const char *key_file)
@@ -103,22 +64,21 @@ void say(int fd, const void *data, size_t bytes)
     stranger_say(fd, data, bytes);
 }
 
-int stranger_greets(const char *at, uint32_t rank, uint32_t size)
+int stranger_greets(const char *at)
 {
     unsigned char hello[HELLO_FRAME];
     int fd = stranger_at(at);
-    hello_make(hello, rank, size, 1);
+    hello_make(hello, GF_HELLO_KEYED);
     say(fd, hello, sizeof hello);
     return fd;
 }
 
-int stranger_meets(const char *at, uint32_t rank, uint32_t size, const char *prover,
-                   unsigned char *said)
+int stranger_meets(const char *at, const char *prover, unsigned char *said)
 {
     int fd = stranger_at(at);
     assert_int_equal(hear(fd, said, NONCE_FRAME), NONCE_FRAME);
     assert_int_equal(gf_frame_header_get(said).kind, GF_FRAME_NONCE);
-    hello_make(said + NONCE_FRAME, rank, size, 1);
+    hello_make(said + NONCE_FRAME, GF_HELLO_KEYED);
     if (prover != NULL) hello_prove(said, prover);
     return fd;
 }
@@ -126,8 +86,8 @@ int stranger_meets(const char *at, uint32_t rank, uint32_t size, const char *pro
 size_t hear(int fd, unsigned char *out, size_t bytes)
 {
     size_t have = 0;
-    for (int i = 0; (i < TURNS_MAX) && (have < bytes); i++) {
-        turn();
+    for (int i = 0; (i < HUB_TURNS_MAX) && (have < bytes); i++) {
+        hub_turn();
         ssize_t got = recv(fd, out + have, bytes - have, MSG_DONTWAIT);
         if ((got == 0) || ((got < 0) && (errno != EAGAIN))) break;
         if (got > 0) have += (size_t)got;

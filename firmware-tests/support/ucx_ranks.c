@@ -90,7 +90,8 @@ void ranks_setup(struct ranks_one *one, const char *transports)
     bool in_node = strncmp(transports, "node,", 5) == 0;
     one->setup = (struct gf_link_setup){.rank = one->rank,
                                         .world = one->world,
-                                        .epoch = 1,
+                                        .ranks_max = one->world,
+                                        .generation = 1,
                                         .requests_max = RANKS_REQS,
                                         .message_bytes_max = RANKS_MESSAGE_MAX,
                                         .region_bytes = 65536,

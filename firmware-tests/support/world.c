@@ -2,7 +2,6 @@
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world.h"
 #include "lib/context.h"
-#include "lib/elastic/view.h"
 #include "firmware-tests/cuda/late_gpu.h"
 
 const struct gf_sim_setup world_network = {.seed = 1,
@@ -16,6 +15,7 @@ const struct gf_sim_setup world_network = {.seed = 1,
 #define GUARD_VALUE 0xa5
 #define BACKOFF_MIN_NS 20000u   /* a rank polls again after this */
 #define BACKOFF_MAX_NS 1000000u /* and at least this often */
+#define COORDINATOR_NAP_NS 5000000u
 #define LIMIT_NS UINT64_C(30000000000)
 
 static void log_keep(void *user, gf_log_level level, const char *text)
@@ -23,7 +23,6 @@ static void log_keep(void *user, gf_log_level level, const char *text)
     struct world_rank *rank = user;
     size_t length = strlen(text);
     assert_null(strchr(text, '\n'));
-    if (!rank->may_break && (strstr(text, VIEW_BROKEN) != NULL)) fail_msg("%s", text);
     if (level > GF_LOG_WARN) return;
     if (length + 2 > sizeof rank->log - rank->log_bytes) rank->log_bytes = 0;
     memcpy(rank->log + rank->log_bytes, text, length);
@@ -32,7 +31,7 @@ static void log_keep(void *user, gf_log_level level, const char *text)
     rank->log[rank->log_bytes] = '\0';
 }
 
-static void rank_progress(struct world *w, uint32_t rank, world_progress turn, void *arg);
+static void turn_take(struct world *w, uint32_t proc, world_progress turn, void *arg);
 
 static uint64_t world_now(const struct world *w)
 {
@@ -47,7 +46,7 @@ static uint64_t clock_now(const struct gf_clock *clock)
         uint32_t rank;
         w->is_pumping = true; /* the turns look at the clock too */
         while ((rank = gf_sim_woken_next(w->sim)) != GF_RANK_NONE)
-            rank_progress(w, rank, w->pump, w->pump_arg);
+            turn_take(w, rank, w->pump, w->pump_arg);
         /* it polls without a pause */
         gf_sim_wake_at(w->sim, w->blocked, gf_sim_now_ns(w->sim) + BACKOFF_MIN_NS);
         (void)gf_sim_advance(w->sim);
@@ -83,6 +82,94 @@ static void rank_open(struct world *w, uint32_t rank)
                            self->memory + GUARD_BYTES, bytes, &self->gf);
 }
 
+/* ---- a coordinator of its own ---- */
+
+static void *aligned_take(size_t bytes)
+{
+    void *memory = aligned_alloc(64, (bytes + 63) & ~(size_t)63);
+    assert_non_null(memory);
+    return memory;
+}
+
+static void coordinator_open(struct world *w)
+{
+    struct world_coordinator *c = &w->coordinator;
+    const struct gf_config *config = &w->ranks[0].config;
+    const struct gf_drivers *drivers = gf_sim_drivers(w->sim, gf_sim_coordinator(w->sim));
+    struct gf_log log = {log_keep, &w->ranks[w->world]};
+    struct gf_fault fault = {.code = GF_OK};
+    struct gf_coordinator_setup setup = {.world = config->job.world,
+                                         .id_count = w->world,
+                                         .host_id = GF_RANK_NONE,
+                                         .join_timeout_ns = UINT64_C(60000000000),
+                                         .endpoint_bytes_max = 2048,
+                                         .log = log};
+    struct gf_channel_setup channel = {
+        .listens = true,
+        .connections_max = GF_COORDINATOR_CONNECTIONS(setup.id_count),
+        .keepalive_ns = config->rendezvous.keepalive_ns ? config->rendezvous.keepalive_ns
+                                                        : UINT64_C(5000000000),
+        .log = log,
+        .arg = drivers->channel_arg};
+    c->channel_state = aligned_take(drivers->channel->state_bytes(&channel));
+    c->state = aligned_take(gf_coordinator_state_bytes(&setup));
+    assert_int_equal(
+        drivers->channel->open(&channel, c->channel_state, world_now(w), &c->channel, &fault),
+        GF_OK);
+    c->machine = gf_coordinator_open(&setup, c->state, c->channel, world_now(w));
+    c->status = GF_AGAIN;
+    gf_sim_wake_at(w->sim, gf_sim_coordinator(w->sim), gf_sim_now_ns(w->sim));
+}
+
+static void coordinator_close(struct world *w)
+{
+    struct world_coordinator *c = &w->coordinator;
+    if (c->machine == NULL) return;
+    c->channel->driver->close(c->channel);
+    free(c->state);
+    free(c->channel_state);
+    c->machine = NULL;
+}
+
+/* Its process ends with the job. */
+static void coordinator_turn(struct world *w)
+{
+    struct world_coordinator *c = &w->coordinator;
+    if (c->machine == NULL) return;
+    c->status = gf_coordinator_poll(c->machine, world_now(w));
+    if (c->status != GF_AGAIN) coordinator_close(w);
+    if ((c->machine == NULL) || (c->nap_ns > gf_sim_now_ns(w->sim))) return;
+    c->nap_ns = gf_sim_now_ns(w->sim) + COORDINATOR_NAP_NS;
+    gf_sim_wake_at(w->sim, gf_sim_coordinator(w->sim), c->nap_ns);
+}
+
+void world_coordinator_kill(struct world *w)
+{
+    gf_sim_kill(w->sim, gf_sim_coordinator(w->sim));
+}
+
+void world_coordinator_start(struct world *w)
+{
+    coordinator_close(w);
+    gf_sim_restart(w->sim, gf_sim_coordinator(w->sim));
+    coordinator_open(w);
+}
+
+void world_coordinator_cut(struct world *w, uint64_t ranks, bool cut)
+{
+    for (uint32_t rank = 0; rank < w->world; rank++)
+        if ((ranks >> rank & 1u) != 0)
+            gf_sim_partition(w->sim, rank, gf_sim_coordinator(w->sim), cut);
+}
+
+struct gf_coordinator_status world_coordinator_status(const struct world *w)
+{
+    struct gf_coordinator_status status;
+    assert_non_null(w->coordinator.machine);
+    gf_coordinator_status(w->coordinator.machine, &status);
+    return status;
+}
+
 void world_create(struct world *w, const struct world_setup *setup)
 {
     struct gf_sim_setup sim = setup->sim;
@@ -95,7 +182,7 @@ void world_create(struct world *w, const struct world_setup *setup)
     if (setup->real_time || (w->links != NULL)) w->real_ns = gf_clock_monotonic.now_ns(NULL);
     w->sim = gf_sim_create(&sim);
     assert_non_null(w->sim);
-    w->ranks = calloc(w->world, sizeof *w->ranks);
+    w->ranks = calloc(w->world + 1, sizeof *w->ranks);
     assert_non_null(w->ranks);
     for (uint32_t rank = 0; rank < w->world; rank++) {
         struct world_rank *self = &w->ranks[rank];
@@ -103,6 +190,7 @@ void world_create(struct world *w, const struct world_setup *setup)
         self->config.job.world = first;
         self->config.job.rank = rank;
         self->config.job.ignore_environment = true;
+        if (setup->separate) self->config.rendezvous.coordinator = GF_COORDINATOR_SEPARATE;
         self->config.log = log_keep;
         self->config.log_user = self;
         self->clock = (struct world_clock){.clock.now_ns = clock_now, .w = w};
@@ -123,6 +211,7 @@ void world_create(struct world *w, const struct world_setup *setup)
         else
             gf_sim_kill(w->sim, rank); /* never started: world_restart() starts it as a new one */
     }
+    if (setup->separate) coordinator_open(w);
 }
 
 void world_restart(struct world *w, uint32_t rank)
@@ -173,12 +262,14 @@ void world_close(struct world *w)
 {
     for (uint32_t rank = 0; rank < w->world; rank++)
         if (!gf_sim_runs(w->sim, rank)) gf_sim_kill(w->sim, rank);
+    if (!gf_sim_runs(w->sim, gf_sim_coordinator(w->sim))) world_coordinator_kill(w);
     world_run(w, close_progress, NULL);
     for (uint32_t rank = 0; rank < w->world; rank++) {
         struct world_rank *self = &w->ranks[rank];
         if (self->gf != NULL) assert_int_equal(gf_close(self->gf), GF_OK);
         memory_free(self);
     }
+    coordinator_close(w);
     assert_int_equal(gf_sim_counts(w->sim)->requests_posted, gf_sim_counts(w->sim)->requests_ended);
     gf_sim_destroy(w->sim);
     real_links_destroy(w->links);
@@ -234,6 +325,15 @@ static void rank_progress(struct world *w, uint32_t rank, world_progress turn, v
     nap(w, rank, now_ns + self->backoff_ns);
 }
 
+/* One turn of a rank, or of the coordinator that is none. */
+static void turn_take(struct world *w, uint32_t proc, world_progress turn, void *arg)
+{
+    if (proc == gf_sim_coordinator(w->sim))
+        coordinator_turn(w);
+    else
+        rank_progress(w, proc, turn, arg);
+}
+
 static void all_begin(struct world *w)
 {
     for (uint32_t rank = 0; rank < w->world; rank++) {
@@ -271,8 +371,7 @@ void world_run(struct world *w, world_progress turn, void *arg)
     all_begin(w);
     for (;;) {
         uint32_t rank;
-        while ((rank = gf_sim_woken_next(w->sim)) != GF_RANK_NONE)
-            rank_progress(w, rank, turn, arg);
+        while ((rank = gf_sim_woken_next(w->sim)) != GF_RANK_NONE) turn_take(w, rank, turn, arg);
         if (all_answered(w)) break;
         assert_true(gf_sim_advance(w->sim)); /* a rank that waits has asked to be woken */
         if (world_now(w) - begin_ns > w->limit_ns) hung(w);
@@ -402,10 +501,10 @@ uint64_t world_interrupted_run(struct world *w, const struct world_setup *setup,
     return gf_sim_now_ns(w->sim) - begin_ns;
 }
 
-gf_status world_shrink_progress(struct world *w, uint32_t rank, void *arg)
+gf_status world_regroup_progress(struct world *w, uint32_t rank, void *arg)
 {
     if (w->ranks[rank].next++ == 0) {
-        gf_status status = gf_shrink(w->ranks[rank].gf, NULL, 0);
+        gf_status status = gf_regroup_begin(w->ranks[rank].gf);
         if (status != GF_OK) return status;
     }
     return gf_regroup_poll(w->ranks[rank].gf);
@@ -443,10 +542,24 @@ struct gf_stats world_stats(const struct world *w, uint32_t rank)
     return stats;
 }
 
-void world_ended_tell(struct world *w, uint32_t rank)
+/* A simulated endpoint begins with the number of its process. */
+uint32_t world_member(const gf_context *gf, uint32_t rank)
 {
-    unsigned char bits[GF_WORLD_MAX / 8] = {0};
-    for (uint32_t other = 0; other < w->world; other++)
-        if (gf_sim_is_dead(w->sim, other)) bits[other / 8] |= (unsigned char)(1u << (other % 8));
-    gf_view_ended(w->ranks[rank].gf->members, bits, w->world);
+    size_t bytes;
+    uint32_t proc;
+    const void *endpoint;
+    if (gf_world(gf) == 1) return gf_first_rank(gf);
+    endpoint = gf_control_endpoint(gf->control, rank, &bytes);
+    assert_true(bytes >= sizeof proc);
+    memcpy(&proc, endpoint, sizeof proc);
+    return proc;
+}
+
+uint64_t world_members(const gf_context *gf)
+{
+    const struct gf_generation *generation = gf_control_generation(gf->control);
+    uint64_t members = 0;
+    for (uint32_t rank = 0; (generation->number > 0) && (rank < generation->world); rank++)
+        members |= UINT64_C(1) << world_member(gf, rank);
+    return members;
 }

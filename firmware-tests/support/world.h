@@ -5,6 +5,7 @@
 
 #include "gradientflow.h"
 #include "firmware-tests/support/real_links.h"
+#include "lib/control/coordinator.h"
 
 #define WORLD_LOG_BYTES 32768u
 
@@ -28,6 +29,8 @@ struct world_setup {
     const struct gf_tensor *tensors;
     uint32_t tensor_count;
     struct gf_sim_setup sim; /* world is filled in */
+    /* the coordinator is a process of its own, and not in that of rank 0: rank 0 may die, too */
+    bool separate;
     /* late_gpu, or NULL: the host. What was queued is done before a gradient is written */
     const struct gf_gpu_driver *gpu;
     /* ranks see the machine's clock and look without a pause: a real device takes time of its
@@ -62,7 +65,15 @@ struct world_rank {
     uint32_t nap_count;
     char log[WORLD_LOG_BYTES]; /* errors and warnings, a line each; once full it begins anew */
     size_t log_bytes;
-    bool may_break; /* VIEW_BROKEN is what the test does to it */
+};
+
+/* A coordinator that is a process of its own: gf_sim_coordinator() is its number. */
+struct world_coordinator {
+    struct gf_coordinator *machine; /* NULL: it has not begun, or has ended */
+    void *state, *channel_state;
+    struct gf_channel *channel;
+    gf_status status; /* of the last poll: GF_AGAIN, and then how the job has ended */
+    uint64_t nap_ns;
 };
 
 /* One turn of one rank. GF_AGAIN: it wants another, soon. */
@@ -76,7 +87,8 @@ struct world {
     uint64_t limit_ns; /* a run that takes longer has hung */
     /* 0, or the machine's clock when the world began: the ranks' clock is since then */
     uint64_t real_ns;
-    struct world_rank *ranks;
+    struct world_rank *ranks; /* [world], and what a coordinator logs */
+    struct world_coordinator coordinator;
     world_progress pump; /* while a call blocks: turns of the other ranks; NULL: none */
     void *pump_arg;
     uint32_t blocked;
@@ -96,6 +108,12 @@ void world_join(struct world *w);
 /* A rank that was killed is started anew: gf_open() with what it was given before and
  * config.rendezvous.rejoin. */
 void world_restart(struct world *w, uint32_t rank);
+/* The coordinator of its own ends by a signal; another one begins in its place. */
+void world_coordinator_kill(struct world *w);
+void world_coordinator_start(struct world *w);
+/* Its path to these ranks, a bit each, is cut; or stands again. */
+void world_coordinator_cut(struct world *w, uint64_t ranks, bool cut);
+struct gf_coordinator_status world_coordinator_status(const struct world *w);
 /* Closes every context that is open, all at once, and looks at what must hold then: the guards, and
  * that no message is under way. Ranks that are stopped die first. */
 void world_close(struct world *w);
@@ -158,10 +176,8 @@ gf_status world_interrupted_progress(struct world *w, uint32_t rank, void *inter
  * closes is done. */
 uint64_t world_interrupted_run(struct world *w, const struct world_setup *setup, uint32_t rank,
                                uint32_t after_tensors, void (*act)(struct world *w, uint32_t rank));
-/* What a launcher would tell this rank: whose process has ended. */
-void world_ended_tell(struct world *w, uint32_t rank);
-/* gf_shrink() in a rank's first turn, then gf_regroup_poll(); arg is not used. */
-gf_status world_shrink_progress(struct world *w, uint32_t rank, void *arg);
+/* gf_regroup_begin() in a rank's first turn, then gf_regroup_poll(); arg is not used. */
+gf_status world_regroup_progress(struct world *w, uint32_t rank, void *arg);
 
 /* The value that world_fill() writes: a small whole number, exact in each type, as are sums of a
  * few dozen. */
@@ -192,6 +208,10 @@ void world_expect_log(const struct world *w, uint32_t rank, const char *text);
  * its code. */
 void world_expect_failed(struct world *w, uint32_t rank, gf_status code);
 
+/* The member id of a rank of the generation that this context is of, or was; of all of them, a bit
+ * each, 0: of none. Over real links nobody knows them. */
+uint32_t world_member(const gf_context *gf, uint32_t rank);
+uint64_t world_members(const gf_context *gf);
 struct gf_stats world_stats(const struct world *w, uint32_t rank);
 
 #endif

@@ -48,6 +48,7 @@ static const struct {
     {"rendezvous.ports", "26000-31999", "\"3000-4000\"", "3000-4000", "\"1-4000\"",
      "\"3000-65536\"", "3000", NULL},
     {"rendezvous.rejoin", "false", "true", "true", NULL, NULL, "1", NULL},
+    {"rendezvous.coordinator", "rank0", "\"separate\"", "separate", "\"\"", "\"rank1\"", "0", NULL},
     {"link.driver", "auto", "\"ucx\"", "ucx", "\"\"", "\"Tcp\"", "1", NULL},
     {"link.transports", "", "\"rc,tcp\"", "rc,tcp", "\",\"", "\"rc tcp\"", "( \"tcp\" )", NULL},
     {"link.devices", "", "\"mlx5_0:1\"", "mlx5_0:1", "\"a,,b\"", "\"a b\"", "0", NULL},

@@ -9,6 +9,8 @@ static const char *const names[] = {"GF_RANK",
                                     "GF_WORLD",
                                     "GF_JOB",
                                     "GF_ADDRESS",
+                                    "GF_COORDINATOR",
+                                    "GF_ELASTIC",
                                     "SLURM_PROCID",
                                     "SLURM_NTASKS",
                                     "SLURM_JOB_ID",
@@ -303,14 +305,46 @@ static const struct identity_case {
      false,
      NULL,
      "SLURM_PROCID='x'"},
-    {"job_is_no_number",
-     {"GF_RANK=0", "GF_WORLD=1", "GF_JOB=abc"},
+    {"job_is_a_name",
+     {"GF_RANK=0", "GF_WORLD=1", "GF_JOB=abc.0"},
+     GF_OK,
+     0,
+     1,
+     true,
+     "GF_RANK",
+     NULL},
+    {"job_is_a_word_for_none",
+     {"GF_RANK=0", "GF_WORLD=1", "GF_JOB=None"},
      GF_ERR_CONFIG,
      0,
      0,
      false,
      NULL,
-     "GF_JOB='abc'"},
+     "GF_JOB='None': expected a number of 64 bits, or a name"},
+    {"job_has_a_blank",
+     {"GF_RANK=0", "GF_WORLD=1", "GF_JOB=12 "},
+     GF_ERR_CONFIG,
+     0,
+     0,
+     false,
+     NULL,
+     "GF_JOB='12 '"},
+    {"elastic_is_no_truth",
+     {"GF_RANK=0", "GF_WORLD=1", "GF_ELASTIC=yes"},
+     GF_ERR_CONFIG,
+     0,
+     0,
+     false,
+     NULL,
+     "GF_ELASTIC='yes': expected 0 or 1"},
+    {"coordinator_is_no_place",
+     {"GF_RANK=0", "GF_WORLD=1", "GF_COORDINATOR=rank1"},
+     GF_ERR_CONFIG,
+     0,
+     0,
+     false,
+     NULL,
+     "GF_COORDINATOR='rank1': expected rank0 or separate"},
     {"job_is_too_large",
      {"GF_RANK=0", "GF_WORLD=1", "GF_JOB=18446744073709551616"},
      GF_ERR_CONFIG,
@@ -398,6 +432,42 @@ static uint64_t job_of(const char *a, const char *b)
     environment_set(set);
     assert_int_equal(gf_identity_get(&identity, &fault), GF_OK);
     return identity.job_id;
+}
+
+TEST(the_place_of_the_coordinator_is_said_or_left_to_the_configuration)
+{
+    static const char *const rows[][8] = {
+        {"GF_RANK=0", "GF_WORLD=2"},
+        {"GF_RANK=0", "GF_WORLD=2", "GF_COORDINATOR="},
+        {"GF_RANK=0", "GF_WORLD=2", "GF_COORDINATOR=rank0", "GF_ELASTIC=0"},
+        {"SLURM_PROCID=0", "SLURM_NTASKS=2", "GF_COORDINATOR=separate", "GF_ELASTIC=1"},
+    };
+    for (size_t i = 0; i < LENGTH(rows); i++) {
+        struct gf_identity identity;
+        struct gf_fault fault = {0};
+        environment_set(rows[i]);
+        assert_int_equal(gf_identity_get(&identity, &fault), GF_OK);
+        assert_int_equal(identity.place_said, i >= 2);
+        assert_int_equal(identity.is_separate, i == 3);
+        assert_int_equal(identity.elastic, i == 3);
+    }
+}
+
+TEST(a_job_is_a_number_or_the_hash_of_a_name)
+{
+    char longest[102];
+    memset(longest, 'x', sizeof longest);
+    longest[101] = '\0';
+    assert_true(gf_identity_job("7") == 7);
+    assert_true(gf_identity_job("18446744073709551615") == UINT64_MAX);
+    assert_true(gf_identity_job("18446744073709551616") == 0);
+    assert_true(gf_identity_job("12.0") == UINT64_C(0x2f144587d49f5bd1));
+    assert_true(gf_identity_job("12.0") != gf_identity_job("12.1"));
+    assert_true(gf_identity_job(longest) == 0);
+    assert_true(gf_identity_job(longest + 1) != 0);
+    assert_true(gf_identity_job("a\n") == 0);
+    assert_true(gf_identity_job("0") == 0);
+    assert_true(gf_identity_job("") == 0);
 }
 
 TEST(job_ids_tell_jobs_and_steps_apart)

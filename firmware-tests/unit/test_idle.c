@@ -116,9 +116,48 @@ static gf_status link_arm(struct gf_link *link)
     return GF_AGAIN;
 }
 
-static int control_fd(struct gf_rendezvous *rendezvous)
+/* A coordinator that is never reached, and a descriptor on which it would be heard. */
+static size_t channel_bytes(const struct gf_channel_setup *setup)
+{
+    return sizeof(struct gf_channel);
+}
+
+static gf_status channel_open(const struct gf_channel_setup *setup, void *state, uint64_t now_ns,
+                              struct gf_channel **channel_out, struct gf_fault *fault_out);
+
+static gf_status channel_poll(struct gf_channel *channel, uint64_t now_ns,
+                              struct gf_channel_event *event_out)
+{
+    return GF_AGAIN;
+}
+
+static void channel_dial(struct gf_channel *channel, uint64_t now_ns)
+{
+}
+
+static bool channel_flushed(struct gf_channel *channel)
+{
+    return true;
+}
+
+static int channel_fd(struct gf_channel *channel)
 {
     return pipe_ends[0];
+}
+
+static const struct gf_channel_driver channel_driver = {.state_bytes = channel_bytes,
+                                                        .open = channel_open,
+                                                        .poll = channel_poll,
+                                                        .dial = channel_dial,
+                                                        .flushed = channel_flushed,
+                                                        .wake_fd = channel_fd};
+
+static gf_status channel_open(const struct gf_channel_setup *setup, void *state, uint64_t now_ns,
+                              struct gf_channel **channel_out, struct gf_fault *fault_out)
+{
+    *channel_out = state;
+    **channel_out = (struct gf_channel){.driver = &channel_driver, .connections_max = 1};
+    return GF_OK;
 }
 
 static void flag_arm(struct gf_link *link, size_t offset_bytes)
@@ -141,7 +180,7 @@ static gf_status next_state(gf_context *gf, void *arg)
 {
     switch (gf->phase) {
     case GF_PHASE_FAILED:
-        gf->change.state = GF_CHANGE_AGREE;
+        gf->change.state = GF_CHANGE_AWAIT;
         gf->phase = GF_PHASE_AGREE;
         return GF_AGAIN;
     case GF_PHASE_AGREE:
@@ -162,12 +201,21 @@ static gf_status next_state(gf_context *gf, void *arg)
     return (gf->requests.posted < 2) ? GF_AGAIN : GF_OK;
 }
 
-static gf_context *waiter(struct gf_link *link, struct gf_rendezvous *control)
+static gf_context *waiter(struct gf_link *link)
 {
     static gf_context gf;
+    static _Alignas(64) unsigned char state[65536];
+    const struct gf_control_setup setup = {.id = 1,
+                                           .world = 2,
+                                           .id_count = 2,
+                                           .process = 1,
+                                           .driver = &channel_driver,
+                                           .channel.connections_max = 1};
+    struct gf_fault fault = {.code = GF_OK};
     memset(&gf, 0, sizeof gf);
     gf.link = link;
-    gf.rendezvous = control;
+    assert_true(gf_control_state_bytes(&setup) <= sizeof state);
+    assert_int_equal(gf_control_open(&setup, state, 0, &gf.control, &fault), GF_OK);
     gf.config.link.idle = GF_IDLE_SLEEP;
     gf_ticks_begin(&gf.ticks, &gf_clock_monotonic);
     arms = flag_arms = 0;
@@ -176,7 +224,6 @@ static gf_context *waiter(struct gf_link *link, struct gf_rendezvous *control)
 
 static const struct gf_link_driver link_driver = {
     .arm = link_arm, .flag_arm = flag_arm, .flag_sleep = flag_sleep};
-static const struct gf_rendezvous_driver control_driver = {.wake_fd = control_fd};
 
 static uint64_t flags[1 << 13];
 
@@ -197,11 +244,10 @@ TEST(a_failed_rank_that_waits_for_an_epoch_sleeps_until_the_control_channel_wake
     static const gf_phase phases[] = {GF_PHASE_READY, GF_PHASE_FAILED};
     assert_int_equal(pipe(pipe_ends), 0);
     struct gf_link link = {.driver = &link_driver, .wake_fd = pipe_ends[0]};
-    struct gf_rendezvous control = {.driver = &control_driver};
     for (uint32_t ops = 0; ops < 3; ops++) { /* none, one that runs, one that has failed */
         for (size_t i = 0; i < LENGTH(phases); i++) {
             uint32_t turns = 0;
-            gf_context *gf = waiter(&link, &control);
+            gf_context *gf = waiter(&link);
             gf->phase = phases[i];
             gf->under_way.ops[0] =
                 (struct gf_op){.state = GF_OP_RUN,
@@ -223,8 +269,7 @@ TEST(nobody_sleeps_between_two_states_on_the_way_into_an_epoch)
 {
     assert_int_equal(pipe(pipe_ends), 0);
     struct gf_link link = {.driver = &link_driver, .wake_fd = pipe_ends[0]};
-    struct gf_rendezvous control = {.driver = &control_driver};
-    gf_context *gf = waiter(&link, &control);
+    gf_context *gf = waiter(&link);
     gf->phase = GF_PHASE_FAILED;
     assert_int_equal(gf_wait(gf, next_state, NULL), GF_OK);
     assert_int_equal(arms, 0);
@@ -246,8 +291,7 @@ TEST(a_wait_ends_at_its_bound)
     static const uint64_t bounds_ns[] = {0, 2000000, 25000000};
     assert_int_equal(pipe(pipe_ends), 0);
     struct gf_link link = {.driver = &link_driver, .wake_fd = pipe_ends[0]};
-    struct gf_rendezvous control = {.driver = &control_driver};
-    gf_context *gf = waiter(&link, &control);
+    gf_context *gf = waiter(&link);
     gf->phase = GF_PHASE_FAILED;
     for (size_t i = 0; i < LENGTH(bounds_ns); i++) {
         uint64_t least_ns = UINT64_MAX;
@@ -271,7 +315,7 @@ TEST(a_wait_ends_at_its_bound)
 
 static void *link_map(struct gf_link *link, uint32_t peer)
 {
-    return (peer == 2) ? NULL : flags; /* member 2 is on another node, say */
+    return (peer == 2) ? NULL : flags; /* rank 2 is on another node, say */
 }
 
 /* Ranks that sleep on flags do not look at the control channel: the first to hear of a failure
@@ -279,15 +323,12 @@ static void *link_map(struct gf_link *link, uint32_t peer)
 TEST(whoever_fails_wakes_those_that_sleep_on_flags)
 {
     static const struct gf_link_driver driver = {.map = link_map, .flag_sleep = flag_sleep};
-    static const uint32_t ids[] = {4, 1, 2, 3};
     struct gf_link link = {.driver = &driver};
-    struct gf_rendezvous control = {.driver = &control_driver};
-    gf_context *gf = waiter(&link, &control);
+    gf_context *gf = waiter(&link);
     gf->phase = GF_PHASE_STEP;
     gf->algorithm = GF_ALGORITHM_DIRECT;
-    gf->world = LENGTH(ids);
+    gf->world = 4;
     gf->rank = 1;
-    gf->ids = ids;
     const struct gf_direct shared = {.lane_ranks = gf->lane_ranks};
     for (uint32_t rank = 0; rank < gf->world; rank++)
         flags[gf_direct_sleep_at(&shared, rank) / sizeof *flags] = 1;
@@ -295,7 +336,7 @@ TEST(whoever_fails_wakes_those_that_sleep_on_flags)
                      GF_ERR_PEER);
     for (uint32_t rank = 0; rank < gf->world; rank++)
         assert_int_equal(flags[gf_direct_sleep_at(&shared, rank) / sizeof *flags],
-                         (rank == 1) || (ids[rank] == 2));
+                         (rank == 1) || (rank == 2));
 }
 
 TEST(a_rank_that_cannot_ask_where_it_runs_shares_no_core)

@@ -104,8 +104,7 @@ TEST(the_walk_hands_out_what_it_measured)
         assert_int_equal(layout.op_need.staging_bytes % GF_BULK_ALIGN_BYTES, 0);
         assert_true((char *)parts.gf == memory);
         assert_true((parts.tensors != NULL) && (parts.trace != NULL) && (parts.msgs != NULL));
-        assert_true((parts.link != NULL) && (parts.rendezvous != NULL) && (parts.gpu != NULL) &&
-                    (parts.members != NULL));
+        assert_true((parts.link != NULL) && (parts.gpu != NULL) && (parts.control != NULL));
         msgs = layout.op_need.msg_count * config.exchange.buffers_active;
         assert_true(parts.reqs + msgs * drivers.link->req_size_bytes <=
                     memory + control.used_bytes);
@@ -113,7 +112,8 @@ TEST(the_walk_hands_out_what_it_measured)
         memset(parts.tensors, 1, LENGTH(tensors) * sizeof *parts.tensors);
         memset(parts.trace, 2, config.trace_records * sizeof *parts.trace);
         memset(parts.reqs, 3, msgs * drivers.link->req_size_bytes);
-        memset(parts.members, 4, gf_members_state_bytes(world, drivers.link->endpoint_bytes_max));
+        const struct gf_control_setup control_setup = gf_layout_control_setup(&layout);
+        memset(parts.control, 4, gf_control_state_bytes(&control_setup));
         memset(shared.gradient, 5, layout.pool.gradient_bytes);
         memset(shared.staging, 6, layout.op_need.staging_bytes * config.exchange.buffers_active);
         if (config.exchange.user_bytes > 0) memset(shared.user, 7, config.exchange.user_bytes);

@@ -6,6 +6,8 @@
  *       |        \-> REGROUP (planned: somebody waits or leaves) */
 #include "lib/control/coordinator_state.h"
 
+#include "drivers/link.h"
+
 #include <stdio.h>
 
 static const char *const state_names[] = {"gathers", "runs", "inquires", "regroups", "is over"};
@@ -61,12 +63,25 @@ void gf_control_enter(struct gf_coordinator *c, gf_coordinator_state state)
 
 /* ---- a finding ---- */
 
+struct gf_error gf_coordinator_error(const struct gf_coordinator *c, gf_status code, uint32_t peer)
+{
+    uint64_t step = 0;
+    for (uint32_t rank = 0; rank < c->world; rank++)
+        if (c->rows[c->rank_ids[rank]].report.step > step)
+            step = c->rows[c->rank_ids[rank]].report.step;
+    return (struct gf_error){.code = code,
+                             .peer = peer,
+                             .step = step,
+                             .operation = GF_OPERATION_NONE,
+                             .tensor = GF_TENSOR_NONE};
+}
+
 void gf_control_decide(struct gf_coordinator *c, const struct gf_error *error, bool is_final)
 {
     c->error = *error;
     c->is_final = is_final || !c->terms.elastic;
-    gf_log_line(&c->setup.log, GF_LOG_WARN, "coordinator, generation %u: %s", c->number,
-                error->text);
+    gf_log_line(&c->setup.log, c->is_well ? GF_LOG_INFO : GF_LOG_WARN,
+                "coordinator, generation %u: %s", c->number, error->text);
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         struct control_row *row = &c->rows[id];
         row->owed &= ~(1u << CONTROL_ASK);
@@ -80,8 +95,8 @@ void gf_control_decide(struct gf_coordinator *c, const struct gf_error *error, b
 
 static void end(struct gf_coordinator *c, gf_status code, uint32_t rank, const char *text)
 {
-    struct gf_error error = {
-        .code = code, .peer = rank, .operation = GF_OPERATION_JOIN, .tensor = GF_TENSOR_NONE};
+    struct gf_error error = gf_coordinator_error(c, code, rank);
+    error.operation = GF_OPERATION_JOIN;
     (void)snprintf(error.text, sizeof error.text, "%s", text);
     gf_control_decide(c, &error, true);
 }
@@ -97,6 +112,7 @@ static bool all_gone_look(struct gf_coordinator *c)
         if (row->member && !is_gone) return false;
     }
     if (byes == 0) return false;
+    c->is_well = true;
     end(c, GF_ERR_STATE, GF_RANK_NONE, "the job has ended");
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         struct control_row *row = &c->rows[id];
@@ -105,7 +121,6 @@ static bool all_gone_look(struct gf_coordinator *c)
         row->owed = 0;
         if (row->connection != CONTROL_NONE) gf_control_owe(row, CONTROL_ALL_GONE);
     }
-    c->is_well = true;
     return true;
 }
 
@@ -163,6 +178,7 @@ static void leavers_go(struct gf_coordinator *c)
         if (!control_is_here(row) || !row->leaves || (row->said != CONTROL_SAID_READY)) continue;
         row->said = CONTROL_SAID_BYE;
         gf_control_owe(row, CONTROL_ALL_GONE);
+        gf_log_line(&c->setup.log, GF_LOG_INFO, "rank %u leaves", id);
     }
 }
 
@@ -190,13 +206,16 @@ static void leavers_look(struct gf_coordinator *c)
 static uint32_t network_choose(const struct gf_coordinator *c)
 {
     bool one_node = true;
+    bool known = false; /* a link that shares nothing has its network, and no node */
     uint32_t network = GF_NETWORK_FABRIC;
     const struct gf_offer *first = &c->rows[c->next_ids[0]].offer.values;
     for (uint32_t rank = 0; rank < c->next_world; rank++) {
         const struct gf_offer *values = &c->rows[c->next_ids[rank]].offer.values;
+        known = known || (values->node != 0);
         one_node = one_node && (values->node == first->node);
-        if (values->fabric == 0) network = GF_NETWORK_LINK;
+        if (values->fabric != GF_FABRIC_FOUND) network = GF_NETWORK_LINK;
     }
+    if (!known) return first->network;
     return one_node ? (uint32_t)GF_NETWORK_NONE : network;
 }
 
@@ -275,6 +294,7 @@ static void row_begin(struct gf_coordinator *c, uint32_t id)
     row->report = (struct control_report){.waits_for = GF_RANK_NONE};
     row->patience_ns = 0;
     row->answered = 0;
+    row->told_ns = row->calls_same = 0;
     if (!listed &&
         ((row->owed & 1u << CONTROL_GO) != 0)) { /* it has had a part of the one before */
         c->channel->driver->drop(c->channel, row->connection);
@@ -282,6 +302,7 @@ static void row_begin(struct gf_coordinator *c, uint32_t id)
     }
     if (closed && !listed && !stays) gf_control_owe(row, CONTROL_ALL_GONE);
     if (is_told && !row->waits) gf_control_owe(row, CONTROL_ERROR); /* it may not know it yet */
+    if (is_told) gf_log_line(&c->setup.log, GF_LOG_INFO, "rank %u was left out", id);
     if (!listed) return;
     row->total = row->endpoint_total;
     row->member_process = row->process;
@@ -303,6 +324,8 @@ static void generation_begin(struct gf_coordinator *c)
     c->number = c->next;
     c->side = 1 - c->side;
     c->closed.rank = GF_RANK_NONE;
+    c->patience = (struct control_patience){0};
+    memset(c->calls, 0, sizeof c->calls);
     c->world = c->next_world;
     for (uint32_t id = 0; id < c->setup.id_count; id++) row_begin(c, id);
     c->error.code = GF_OK;
@@ -329,37 +352,74 @@ static bool first_is_whole(const struct gf_coordinator *c)
     return !rejoins || (c->now_ns - c->since_ns >= c->terms.keepalive_ns + CONTROL_BROKEN_NS);
 }
 
-/* "2, 5 and 7": ids below `below` that do not hold. */
-static void missing_text(const struct gf_coordinator *c, char *text_out, size_t bytes)
+static bool is_missing(const struct gf_coordinator *c, uint32_t id)
+{
+    const struct control_row *row = &c->rows[id];
+    return c->listing ? (row->endpoint_for != c->next) : !row->waits;
+}
+
+/* "2-4, 7" into text_out; returns the lowest one, or GF_RANK_NONE. */
+static uint32_t missing_text(const struct gf_coordinator *c, char *text_out, size_t bytes)
 {
     size_t used = 0;
-    uint32_t count = 0;
+    uint32_t lowest = GF_RANK_NONE;
+    text_out[0] = '\0';
     for (uint32_t id = 0; id < c->setup.world; id++) {
-        const struct control_row *row = &c->rows[id];
-        if (c->listing ? (row->endpoint_for == c->next) : row->waits) continue;
-        if ((count++ < 8) && (used + 8 < bytes))
-            used += (size_t)snprintf(text_out + used, bytes - used, "%s%u", (count > 1) ? ", " : "",
-                                     id);
+        uint32_t last = id;
+        if (!is_missing(c, id)) continue;
+        if (lowest == GF_RANK_NONE) lowest = id;
+        while ((last + 1 < c->setup.world) && is_missing(c, last + 1)) last++;
+        if (used + 28 > bytes) {
+            (void)snprintf(text_out + used, bytes - used, ", ..");
+            break;
+        }
+        used += (size_t)snprintf(text_out + used, bytes - used, "%s%u", (used > 0) ? ", " : "", id);
+        if (last > id) used += (size_t)snprintf(text_out + used, bytes - used, "-%u", last);
+        id = last;
     }
-    if (count > 8) (void)snprintf(text_out + used, bytes - used, " and %u more", count - 8);
+    return lowest;
 }
 
 static void first_is_late(struct gf_coordinator *c)
 {
-    char text[200];
-    char missing[100] = "";
-    uint32_t named = GF_RANK_NONE;
-    missing_text(c, missing, sizeof missing);
-    for (uint32_t id = c->setup.world; id-- > 0;)
-        if (c->listing ? (c->rows[id].endpoint_for != c->next) : !c->rows[id].waits) named = id;
-    if (missing[0] == '\0')
+    char text[240];
+    char missing[100];
+    char how[120] = "";
+    uint32_t named = missing_text(c, missing, sizeof missing);
+    const struct control_row *row = (named == GF_RANK_NONE) ? NULL : &c->rows[named];
+    const char *address = c->setup.address;
+    if ((row != NULL) && row->ended)
+        (void)snprintf(how, sizeof how, ": rank %u ended while ranks were joining (%.55s)", named,
+                       row->how);
+    if (row == NULL)
         (void)snprintf(
             text, sizeof text,
             "the generation under way can't be taken over: not all of its ranks are here");
     else
-        (void)snprintf(text, sizeof text, "ranks %s did not join within %.1f s", missing,
-                       (double)c->terms.join_timeout_ns / 1e9);
+        (void)snprintf(text, sizeof text, "rank %s of %u did not join within %.1f s%s%.60s%s",
+                       missing, c->setup.world, (double)c->terms.join_timeout_ns / 1e9,
+                       (address == NULL) ? "" : " at ", (address == NULL) ? "" : address, how);
     end(c, GF_ERR_TIMEOUT, named, text);
+}
+
+/* Before the first generation a process has ended. An elastic job awaits the one that its launcher
+ * may start in its place; another one ends. */
+static bool first_death_look(struct gf_coordinator *c)
+{
+    for (uint32_t id = 0; id < c->setup.world; id++) {
+        const struct control_row *row = &c->rows[id];
+        char text[200];
+        bool died = row->ended && (row->process != 0);
+        if (!died || (row->offer.standing.generation != 0) || row->offer.terms.elastic) continue;
+        if (row->closes)
+            (void)snprintf(text, sizeof text, "rank %u closed before all ranks had joined", id);
+        else
+            (void)snprintf(text, sizeof text, "rank %u died while ranks were joining: %.55s", id,
+                           row->how);
+        end(c, GF_ERR_PEER, id, text);
+        return true;
+    }
+    return false;
 }
 
 static bool endpoint_is_here(const struct gf_coordinator *c, const struct control_row *row)
@@ -403,6 +463,7 @@ static void gather_poll(struct gf_coordinator *c)
     uint64_t broken_ns = c->terms.keepalive_ns + CONTROL_BROKEN_NS;
     if (part_ns < broken_ns) part_ns = broken_ns;
     bool late = (c->now_ns - c->since_ns >= part_ns);
+    if ((c->number == 0) && first_death_look(c)) return;
     if (!c->listing) { /* the first list */
         if (first_is_whole(c))
             list_make(c);
@@ -421,7 +482,7 @@ static void gather_poll(struct gf_coordinator *c)
     if ((lack == 0) && !ended)
         generation_begin(c);
     else if ((c->number == 0) && ended)
-        end(c, GF_ERR_PEER, GF_RANK_NONE, "a rank ended while ranks were joining");
+        c->listing = false; /* all are awaited once more */
     else if ((c->number == 0) && late)
         first_is_late(c);
     else if (ended || late)
@@ -433,10 +494,7 @@ static void gather_poll(struct gf_coordinator *c)
 /* A process of the generation has ended: nothing needs to be asked. */
 static bool deaths_look(struct gf_coordinator *c)
 {
-    struct gf_error error = {.code = GF_ERR_PEER,
-                             .peer = GF_RANK_NONE,
-                             .operation = GF_OPERATION_NONE,
-                             .tensor = GF_TENSOR_NONE};
+    struct gf_error error = gf_coordinator_error(c, GF_ERR_PEER, GF_RANK_NONE);
     uint32_t count = 0;
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         struct control_row *row = &c->rows[id];
@@ -444,9 +502,7 @@ static bool deaths_look(struct gf_coordinator *c)
         row->cut = true;
         if (count++ > 0) continue;
         error.peer = row->rank;
-        error.step = row->report.step;
-        (void)snprintf(error.text, sizeof error.text, "rank %u %s", row->rank,
-                       row->gives_up ? "gives up" : "died (its process has ended)");
+        gf_control_fate_tell(c, row, row->gives_up ? "gave up" : "died", &error);
     }
     if (count == 0) return false;
     if (count > 1) {
@@ -470,15 +526,15 @@ static void run_poll(struct gf_coordinator *c)
             (row->said == CONTROL_SAID_BYE))
             continue;
         if (c->now_ns - row->broke_ns < c->terms.join_timeout_ns) continue;
-        struct gf_error error = {.code = GF_ERR_PEER, .peer = row->rank};
-        (void)snprintf(error.text, sizeof error.text,
-                       "rank %u is cut off: nothing was heard of it for %.1f s", row->rank,
-                       (double)(c->now_ns - row->broke_ns) / 1e9);
+        struct gf_error error = gf_coordinator_error(c, GF_ERR_PEER, row->rank);
+        gf_control_fate_tell(c, row, "is cut off", &error);
         row->out = true;
         gf_control_decide(c, &error, false);
         return;
     }
-    if (planned) gf_control_enter(c, GF_COORDINATOR_REGROUP);
+    if (!planned) return;
+    gf_log_line(&c->setup.log, GF_LOG_INFO, "a regroup begins: ranks wait to come in, or leave");
+    gf_control_enter(c, GF_COORDINATOR_REGROUP);
 }
 
 /* The coordinator goes with its host, so nobody goes on without it; then the job has ended. */
@@ -552,9 +608,22 @@ static void alive_say(struct gf_coordinator *c)
     }
 }
 
+/* A member that dials again shall hear what has ended the job. */
+static bool is_anybody_away(const struct gf_coordinator *c)
+{
+    if (c->now_ns - c->since_ns >= CONTROL_BROKEN_NS) return false;
+    for (uint32_t id = 0; id < c->setup.id_count; id++) {
+        const struct control_row *row = &c->rows[id];
+        if (control_is_asked(row) && !row->has_heard && (row->connection == CONTROL_NONE))
+            return true;
+    }
+    return false;
+}
+
 static gf_status over_poll(struct gf_coordinator *c)
 {
     if (gf_control_owes(c) || !c->channel->driver->flushed(c->channel)) return GF_AGAIN;
+    if (is_anybody_away(c)) return GF_AGAIN;
     return c->is_well ? GF_OK : c->error.code;
 }
 
@@ -612,6 +681,22 @@ struct gf_coordinator *gf_coordinator_open(const struct gf_coordinator_setup *se
     c->polled_ns = now_ns;
     c->closed.rank = GF_RANK_NONE;
     return c;
+}
+
+void gf_control_shown(const struct gf_coordinator *c, struct control_shown *shown_out)
+{
+    struct gf_coordinator_status status;
+    gf_coordinator_status(c, &status);
+    *shown_out = (struct control_shown){.state = status.state,
+                                        .generation = status.generation,
+                                        .world = status.world,
+                                        .here = status.here,
+                                        .waiting = status.waiting,
+                                        .id_count = c->setup.id_count,
+                                        .error = status.error};
+    for (uint32_t id = 0; id < c->setup.id_count; id++)
+        if (control_is_here(&c->rows[id]) || c->rows[id].waits)
+            shown_out->present[id / 8] |= (unsigned char)(1u << (id % 8));
 }
 
 void gf_coordinator_status(const struct gf_coordinator *c, struct gf_coordinator_status *status_out)

@@ -13,7 +13,8 @@ struct gf_coordinator_setup {
     uint32_t host_id;
     uint64_t join_timeout_ns;  /* until the first offer says another */
     size_t endpoint_bytes_max; /* of the link driver */
-    struct gf_log log;
+    const char *address;       /* where it listens, for texts; the caller's; NULL: it is not told */
+    struct gf_log log;         /* INFO: a line an event */
 };
 
 struct gf_coordinator;

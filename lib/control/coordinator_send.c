@@ -4,7 +4,7 @@
 
 #define COORDINATOR_FRAMES                                                               \
     (1u << CONTROL_LIST | 1u << CONTROL_GO | 1u << CONTROL_WAITING | 1u << CONTROL_ASK | \
-     1u << CONTROL_ERROR | 1u << CONTROL_ALL_GONE | 1u << CONTROL_CLOSED)
+     1u << CONTROL_ERROR | 1u << CONTROL_ALL_GONE | 1u << CONTROL_CLOSED | 1u << CONTROL_PATIENCE)
 
 void gf_control_owe(struct control_row *row, control_frame frame)
 {
@@ -84,6 +84,22 @@ static void finding_put(const struct gf_coordinator *c, const struct control_row
     gf_control_finding_walk(&(struct gf_walk){.put = put}, &finding);
 }
 
+/* For whom a rank that has closed waits: the lowest that has not. */
+static void waiting_put(const struct gf_coordinator *c, const struct control_row *to,
+                        struct gf_put *put)
+{
+    struct control_waiting waiting = {
+        .number = c->number, .count = c->waiting, .awaited = GF_RANK_NONE};
+    for (uint32_t rank = 0; (to->said == CONTROL_SAID_BYE) && (rank < c->world); rank++) {
+        const struct control_row *row = &c->rows[c->rank_ids[rank]];
+        if (!control_is_asked(row) || row->cut) continue;
+        if (waiting.awaited_count++ > 0) continue;
+        waiting.awaited = rank;
+        gf_control_place(&row->report, waiting.place);
+    }
+    gf_control_waiting_walk(&(struct gf_walk){.put = put}, &waiting);
+}
+
 /* One frame of those that are owed; false: there was no room, or nothing is left. */
 static bool frame_send(struct gf_coordinator *c, uint32_t id, control_frame frame)
 {
@@ -94,9 +110,10 @@ static bool frame_send(struct gf_coordinator *c, uint32_t id, control_frame fram
     switch (frame) {
     case CONTROL_LIST: list_put(c, id, &put); break;
     case CONTROL_GO: go_put(c, &put, &rank, &at); break;
-    case CONTROL_WAITING:
-        gf_put_u32(&put, c->number);
-        gf_put_u32(&put, c->waiting);
+    case CONTROL_WAITING: waiting_put(c, row, &put); break;
+    case CONTROL_PATIENCE:
+        gf_put_u64(&put, gf_control_patience_left(&c->patience, c->now_ns));
+        gf_put_u64(&put, c->patience.from);
         break;
     case CONTROL_ASK: gf_put_u32(&put, c->inquiry); break;
     case CONTROL_ERROR: finding_put(c, row, &put); break;
@@ -106,8 +123,10 @@ static bool frame_send(struct gf_coordinator *c, uint32_t id, control_frame fram
     if (c->channel->driver->send(c->channel, row->connection, frame, c->scratch,
                                  (uint32_t)(sizeof c->scratch - put.left)) != GF_OK)
         return false;
+    c->channel->sent_bytes += sizeof c->scratch - put.left;
     row->go_rank = rank;
     row->go_at = at;
+    if ((frame == CONTROL_ERROR) || (frame == CONTROL_ALL_GONE)) row->has_heard = true;
     if ((frame != CONTROL_GO) || (rank == c->world)) row->owed &= ~(1u << frame);
     return true;
 }

@@ -14,6 +14,14 @@
 #define CONTROL_NAP_NS UINT64_C(250000000) /* of a gap between two polls at most this counts */
 #define CONTROL_EVENTS_MAX 1024u           /* taken in one poll */
 
+/* The first word on a request with this number. */
+struct control_seen_call {
+    uint64_t number; /* 0: none */
+    uint32_t rank;
+    struct control_call call;
+};
+#define CONTROL_CALLS_SEEN 64u
+
 /* A row for each member id: the process that has it, and what the generation under way knows it
  * as. Both, since a process that was started again may be here while the one before it is still
  * counted as a member that has died. */
@@ -22,6 +30,7 @@ struct control_row {
     uint32_t connection; /* CONTROL_NONE: none */
     uint64_t process;    /* 0: nobody has offered yet */
     bool ended;          /* it runs no more: a kernel or its launcher said so */
+    char how[56];        /* .. in its channel's words */
     bool waits;          /* it is of no generation and fits: it is of the next list */
     uint64_t broke_ns;   /* when its connection broke, where there is none */
     struct control_offer offer;
@@ -51,9 +60,12 @@ struct control_row {
 
     /* words */
     uint32_t owed;    /* bits 1 << control_frame */
+    bool has_heard;   /* .. the last finding */
     uint32_t go_rank; /* GO: the next piece */
     uint32_t go_at;
     uint64_t heard_ns;    /* its last word */
+    uint64_t told_ns;     /* its last report in this generation; 0: none */
+    uint64_t calls_same;  /* its requests up to this one are known to be those of the others */
     uint64_t back_ns;     /* its last offer */
     uint64_t patience_ns; /* it has asked to be awaited until then */
     uint32_t answered;    /* the last inquiry that it has answered */
@@ -82,18 +94,21 @@ struct gf_coordinator {
     uint32_t waiting;             /* as it was told last */
     uint32_t inquiry;             /* number of the last one */
     uint64_t inquiry_ns;          /* when it began */
-    struct gf_error seen;         /* what its first asker saw */
+    struct gf_error seen;         /* what its first asker saw, */
+    uint32_t seen_by;             /* a rank */
     bool is_fault_pending;        /* .. before a generation was taken over */
     uint64_t nobody_step;         /* + 1: in that step an inquiry found nobody; 0: in none */
     struct gf_error error;        /* the last finding */
     bool is_final;                /* .. ends the job, */
     bool is_well;                 /* in good order */
     struct control_closed closed; /* of the generation under way */
-    uint32_t network;             /* a gf_network, of the list */
-    uint32_t side;                /* of endpoints[]: the generation under way */
-    uint32_t *connection_ids;     /* [channel->connections_max], CONTROL_NONE: nobody has offered */
-    uint32_t *rank_ids;           /* [id_count] by rank of the generation under way */
-    uint32_t *next_ids;           /* [id_count] by rank of the list */
+    struct control_patience patience;
+    struct control_seen_call calls[1 + CONTROL_CALLS_MARKS][CONTROL_CALLS_SEEN];
+    uint32_t network;         /* a gf_network, of the list */
+    uint32_t side;            /* of endpoints[]: the generation under way */
+    uint32_t *connection_ids; /* [channel->connections_max], CONTROL_NONE: nobody has offered */
+    uint32_t *rank_ids;       /* [id_count] by rank of the generation under way */
+    uint32_t *next_ids;       /* [id_count] by rank of the list */
     /* [2][id_count][endpoint_bytes_max], by id: of the generation under way, which may still be
      * told to a slow member, and of the list */
     unsigned char *endpoints;
@@ -141,6 +156,11 @@ void gf_control_enter(struct gf_coordinator *c, gf_coordinator_state state);
 /* The finding: all members hear it; then the job goes on without those that are cut, or ends. */
 void gf_control_decide(struct gf_coordinator *c, const struct gf_error *error, bool is_final);
 
+/* What a process that is no member is shown. */
+void gf_control_shown(const struct gf_coordinator *c, struct control_shown *shown_out);
+/* One with nothing filled in but these, and the place of nobody. */
+struct gf_error gf_coordinator_error(const struct gf_coordinator *c, gf_status code, uint32_t peer);
+
 /* ---- coordinator_take.c ---- */
 /* Takes what the channel has; *more_out: there is more than one poll takes. An error: the channel
  * as a whole has failed. */
@@ -153,8 +173,43 @@ void gf_control_owe_members(struct gf_coordinator *c, control_frame frame);
 void gf_control_flush(struct gf_coordinator *c);
 bool gf_control_owes(const struct gf_coordinator *c);
 
+/* ---- offer.c ---- */
+/* The first difference of what must be equal, as text; false: there is none. */
+bool gf_offer_difference(const struct control_offer *first, const struct control_offer *second,
+                         char *text_out, size_t bytes);
+
+/* ---- calls.c ---- */
+/* Of what a member has just told. */
+void gf_calls_compare(struct gf_coordinator *c, struct control_row *row);
+
+/* ---- place.c ---- */
+/* "step 7, operation allreduce, buffer 3, tensor 12 "conv1.weight"" */
+#define CONTROL_PLACE_BYTES 128u
+void gf_control_place(const struct control_report *report, char text_out[CONTROL_PLACE_BYTES]);
+/* Fills in where the rank of this row was as it `fate` ("died"), and the text. */
+void gf_control_fate_tell(const struct gf_coordinator *c, const struct control_row *row,
+                          const char *fate, struct gf_error *error_out);
+
+/* ---- edges.c ---- */
+/* Whose fault it is by broken edges, and whoever goes is cut; *is_final_out: the job ends. */
+bool gf_control_lack_find(struct gf_coordinator *c, struct gf_error *error_out, bool *is_final_out);
+bool gf_control_edges_find(struct gf_coordinator *c, struct gf_error *error_out,
+                           bool *is_final_out);
+
 /* ---- inquiry.c ---- */
-void gf_control_inquire(struct gf_coordinator *c, const struct gf_error *seen);
+/* A member that can be waited for. */
+static inline bool control_is_asked(const struct control_row *row)
+{
+    return control_is_member(row) && !row->ended && (row->said != CONTROL_SAID_BYE);
+}
+/* It would do the same harm again: its process ends, and does not come in again. */
+static inline void control_cut(struct control_row *row)
+{
+    row->cut = true;
+    row->banned = row->process;
+}
+bool gf_control_is_silent(const struct gf_coordinator *c, const struct control_row *row);
+void gf_control_inquire(struct gf_coordinator *c, uint32_t by, const struct gf_error *seen);
 void gf_control_inquiry_poll(struct gf_coordinator *c);
 
 #endif

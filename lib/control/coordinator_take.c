@@ -34,41 +34,6 @@ static const struct control_row *reference_of(const struct gf_coordinator *c)
     return NULL;
 }
 
-static bool terms_differ(const struct control_terms *a, const struct control_terms *b)
-{
-    return (a->elastic != b->elastic) || (a->join_timeout_ns != b->join_timeout_ns) ||
-           (a->keepalive_ns != b->keepalive_ns) ||
-           (a->exchange_timeout_ns != b->exchange_timeout_ns);
-}
-
-/* The first field that is not equal, with both values; false: none. */
-static bool offer_differs(const struct control_row *row, const struct control_offer *offer,
-                          char *text_out, size_t bytes)
-{
-    const struct control_offer *first = &row->offer;
-    const struct gf_offer *a = &first->values;
-    const struct gf_offer *b = &offer->values;
-    if (a->version != b->version)
-        (void)snprintf(text_out, bytes, "library versions: %x at rank %u, %x at rank %u",
-                       a->version, first->id, b->version, offer->id);
-    else if ((first->first_world != offer->first_world) || (first->id_count != offer->id_count))
-        (void)snprintf(text_out, bytes,
-                       "job.world and world_max: %u and %u at rank %u, %u and %u at rank %u",
-                       first->first_world, first->id_count, first->id, offer->first_world,
-                       offer->id_count, offer->id);
-    else if (a->tensors_hash != b->tensors_hash)
-        (void)snprintf(text_out, bytes,
-                       "tensors: %u of %llu elements at rank %u, %u of %llu at rank %u",
-                       a->tensor_count, (unsigned long long)a->elem_count, first->id,
-                       b->tensor_count, (unsigned long long)b->elem_count, offer->id);
-    else if ((a->config_hash != b->config_hash) || terms_differ(&first->terms, &offer->terms))
-        (void)snprintf(text_out, bytes, "configuration: \"%.80s\" at rank %u, \"%.80s\" at rank %u",
-                       a->summary, first->id, b->summary, offer->id);
-    else
-        return false;
-    return true;
-}
-
 /* May this process have the id? False: it was told why not. */
 static bool id_is_free(struct gf_coordinator *c, uint32_t connection,
                        const struct control_offer *offer)
@@ -100,7 +65,9 @@ static void row_take(struct gf_coordinator *c, uint32_t connection,
         c->channel->driver->drop(c->channel, row->connection);
     }
     if (row->process != offer->process) {
-        row->ended = row->waits = false;
+        if ((row->process != 0) && !row->ended)
+            (void)snprintf(row->how, sizeof row->how, "another process has come in its place");
+        row->ended = row->waits = row->closes = false;
         row->answered = 0;
         row->listed = 0; /* another process was on the list */
         if (!row->member) row->said = CONTROL_SAID_NOTHING;
@@ -123,6 +90,9 @@ static void row_take(struct gf_coordinator *c, uint32_t connection,
 /* The coordinator repeats its last word. */
 static void word_repeat(struct gf_coordinator *c, struct control_row *row)
 {
+    gf_log_line(&c->setup.log, GF_LOG_INFO, "rank %u is connected again", row->offer.id);
+    if (gf_control_patience_left(&c->patience, c->now_ns) > 0)
+        gf_control_owe(row, CONTROL_PATIENCE);
     if (c->closed.rank != GF_RANK_NONE) gf_control_owe(row, CONTROL_CLOSED);
     if (c->state == GF_COORDINATOR_OVER) {
         gf_control_owe(row, (c->is_well && (row->said == CONTROL_SAID_BYE)) ? CONTROL_ALL_GONE
@@ -154,23 +124,29 @@ static void waits_take(struct gf_coordinator *c, struct control_row *row)
         return;
     }
     if ((reference != NULL) && (reference != row) &&
-        offer_differs(reference, &row->offer, text, sizeof text)) {
+        gf_offer_difference(&reference->offer, &row->offer, text, sizeof text)) {
         if (c->number != 0) {
             c->connection_ids[connection] = row->connection = CONTROL_NONE;
             row->process = 0;
             refuse(c, connection, GF_ERR_MISMATCH, false, "%s", text);
             return;
         }
-        struct gf_error error = {.code = GF_ERR_MISMATCH,
-                                 .peer = row->offer.id,
-                                 .operation = GF_OPERATION_JOIN,
-                                 .tensor = GF_TENSOR_NONE};
+        struct gf_error error = gf_coordinator_error(c, GF_ERR_MISMATCH, row->offer.id);
+        error.operation = GF_OPERATION_JOIN;
         (void)snprintf(error.text, sizeof error.text, "%s", text);
         row->waits = true; /* it hears it, too */
         gf_control_decide(c, &error, true);
         return;
     }
-    if (reference == NULL) c->terms = row->offer.terms;
+    if (reference == NULL) {
+        c->terms = row->offer.terms;
+        /* The others have as long as this one from here on. */
+        if (c->number == 0) c->since_ns = c->now_ns;
+    }
+    if (!row->waits)
+        gf_log_line(&c->setup.log, GF_LOG_INFO,
+                    (c->number == 0) ? "rank %u is here" : "rank %u waits to come in",
+                    row->offer.id);
     row->waits = true;
     if (control_is_listed(c, row)) {
         row->endpoint_for = 0; /* its connection broke after LIST */
@@ -213,7 +189,7 @@ static void failure_look(struct gf_coordinator *c)
     for (uint32_t rank = 0; rank < c->world; rank++) {
         const struct control_row *row = &c->rows[c->rank_ids[rank]];
         if (!control_is_member(row) || (row->said != CONTROL_SAID_READY) || row->planned) continue;
-        struct gf_error error = {.code = GF_ERR_PEER, .peer = GF_RANK_NONE};
+        struct gf_error error = gf_coordinator_error(c, GF_ERR_PEER, GF_RANK_NONE);
         (void)snprintf(error.text, sizeof error.text, "rank %u begins a regroup after a failure",
                        row->rank);
         gf_control_decide(c, &error, false);
@@ -240,7 +216,8 @@ static void take_over(struct gf_coordinator *c, const struct control_standing *o
     failure_look(c);
     for (uint32_t id = 0; id < c->setup.id_count; id++)
         if (c->rows[id].said != CONTROL_SAID_READY) left_out_tell(&c->rows[id]); /* else it waits */
-    if (c->is_fault_pending && (c->state == GF_COORDINATOR_RUN)) gf_control_inquire(c, &c->seen);
+    if (c->is_fault_pending && (c->state == GF_COORDINATOR_RUN) && (c->seen_by < c->world))
+        gf_control_inquire(c, c->seen_by, &c->seen);
 }
 
 /* With this offer, is its generation whole? A process that names a later one was let into it, and
@@ -329,9 +306,34 @@ static bool report_take(struct gf_coordinator *c, struct control_row *row, struc
     bool keeps = (report.inquiry == 0) && (c->state == GF_COORDINATOR_INQUIRE) &&
                  (row->answered == c->inquiry);
     if (!keeps) row->report = report;
-    row->patience_ns = c->now_ns + report.patience_ns;
     if (report.inquiry != 0) row->answered = report.inquiry;
+    if (c->number == 0) return true;
+    row->told_ns = (c->now_ns > 0) ? c->now_ns : 1;
+    /* Nobody is awaited for longer than one that says nothing. */
+    uint64_t timeout_ns = c->terms.exchange_timeout_ns;
+    row->patience_ns =
+        c->now_ns + ((report.patience_ns < timeout_ns) ? report.patience_ns : timeout_ns);
+    if (gf_control_patience_take(&c->patience, c->now_ns, timeout_ns, report.patience_ns,
+                                 report.patience_from))
+        gf_control_owe_members(c, CONTROL_PATIENCE);
+    if (!keeps) gf_calls_compare(c, row);
     return true;
+}
+
+/* What ends a rank: the others hear that it gave up, and why. What the vote has told all ranks is
+ * the same on each. */
+static void gave_up_tell(struct gf_coordinator *c, struct control_row *row,
+                         const struct gf_error *seen)
+{
+    struct gf_error error = *seen;
+    bool joins = (c->number == 0) && (row->offer.standing.generation == 0);
+    uint32_t rank = joins ? row->offer.id : row->rank;
+    if (error.code != GF_ERR_NUMERIC) {
+        error.code = GF_ERR_PEER;
+        error.peer = rank;
+        (void)snprintf(error.text, sizeof error.text, "rank %u gave up: %.230s", rank, seen->text);
+    }
+    gf_control_decide(c, &error, joins || !control_may_be_cut(c, row->offer.id));
 }
 
 static bool fault_take(struct gf_coordinator *c, struct control_row *row, struct gf_get *get)
@@ -342,23 +344,19 @@ static bool fault_take(struct gf_coordinator *c, struct control_row *row, struct
     if (row->said < CONTROL_SAID_FAULT) row->said = CONTROL_SAID_FAULT;
     row->report.edges = fault.edges;
     if (fault.ends) {
-        struct gf_error error = fault.error;
         row->ended = row->gives_up = true; /* for its generation it is as one that has ended */
-        error.peer = row->rank;
+        (void)snprintf(row->how, sizeof row->how, "%.55s", fault.error.text);
         bool joins = (c->number == 0) && (row->offer.standing.generation == 0);
         bool works = (c->state == GF_COORDINATOR_RUN) || (c->state == GF_COORDINATOR_INQUIRE);
         gf_control_owe(row, CONTROL_ERROR);
         if (!works && (!joins || (c->state != GF_COORDINATOR_GATHER))) return true;
         row->cut = true;
-        if (joins) error.peer = row->offer.id;
-        (void)snprintf(error.text, sizeof error.text, "rank %u gives up: %.200s", error.peer,
-                       fault.error.text);
-        joins = joins || !control_may_be_cut(c, row->offer.id);
-        gf_control_decide(c, &error, joins); /* .. and the others hear why */
+        gave_up_tell(c, row, &fault.error);
         return true;
     }
     if (c->number == 0) { /* looked at once the generation is taken over */
         c->seen = fault.error;
+        c->seen_by = row->offer.standing.rank;
         c->is_fault_pending = true;
         return true;
     }
@@ -366,7 +364,7 @@ static bool fault_take(struct gf_coordinator *c, struct control_row *row, struct
     /* A list is out, and it is not on it: so it hears at once. */
     if (c->state == GF_COORDINATOR_GATHER) gf_control_owe(row, CONTROL_ERROR);
     if ((c->state == GF_COORDINATOR_OVER) || (c->state == GF_COORDINATOR_GATHER)) return true;
-    if (!is_known) gf_control_inquire(c, &fault.error);
+    if (!is_known) gf_control_inquire(c, row->rank, &fault.error);
     return true;
 }
 
@@ -401,6 +399,8 @@ static bool bye_take(struct gf_coordinator *c, struct control_row *row, struct g
     row->said = CONTROL_SAID_BYE;
     row->report.step = step;
     row->closes = true;
+    gf_log_line(&c->setup.log, GF_LOG_INFO, "rank %u has closed after %llu steps", row->offer.id,
+                (unsigned long long)step);
     if (c->number != 0) closed_tell(c, row);
     if ((c->number != 0) || (row->offer.standing.generation != 0)) return true;
     row->ended = true; /* it joins no more */
@@ -458,12 +458,28 @@ static bool word_take(struct gf_coordinator *c, uint32_t id, uint32_t kind, stru
 
 /* ---- events ---- */
 
+/* Once, and no more is wanted of it. */
+static void look_answer(struct gf_coordinator *c, uint32_t connection)
+{
+    struct control_shown shown;
+    struct gf_put put = {c->scratch, sizeof c->scratch};
+    gf_control_shown(c, &shown);
+    gf_control_shown_walk(&(struct gf_walk){.put = &put}, &shown);
+    (void)c->channel->driver->send(c->channel, connection, CONTROL_SHOWN, c->scratch,
+                                   (uint32_t)(sizeof c->scratch - put.left));
+    c->channel->driver->drop(c->channel, connection);
+}
+
 static void frame_take(struct gf_coordinator *c, const struct gf_channel_event *event)
 {
     struct gf_get get = {.at = event->payload, .left = event->size_bytes};
     uint32_t id = c->connection_ids[event->connection];
-    if (event->frame_kind == CONTROL_OFFER) {
-        if (id == CONTROL_NONE) offer_take(c, event->connection, &get);
+    if ((event->frame_kind == CONTROL_OFFER) || (event->frame_kind == CONTROL_LOOK)) {
+        if (id != CONTROL_NONE) return;
+        if (event->frame_kind == CONTROL_OFFER)
+            offer_take(c, event->connection, &get);
+        else
+            look_answer(c, event->connection);
         return;
     }
     if ((id == CONTROL_NONE) || word_take(c, id, event->frame_kind, &get)) return;
@@ -482,7 +498,16 @@ static void end_take(struct gf_coordinator *c, const struct gf_channel_event *ev
     c->connection_ids[event->connection] = CONTROL_NONE;
     if (id == CONTROL_NONE) return;
     row = &c->rows[id];
-    row->ended = row->ended || (event->end != GF_CHANNEL_BROKE);
+    const char *text = (event->text == NULL) ? "" : event->text;
+    if (!row->ended) {
+        row->ended = (event->end != GF_CHANNEL_BROKE);
+        (void)snprintf(row->how, sizeof row->how, "%.55s", text);
+        if ((row->said != CONTROL_SAID_BYE) && !row->closes)
+            gf_log_line(&c->setup.log, GF_LOG_INFO,
+                        row->ended ? "rank %u has ended: %s"
+                                   : "the connection of rank %u broke: %s",
+                        row->offer.id, text);
+    }
     gf_control_lost(c, row);
 }
 

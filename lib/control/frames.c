@@ -24,6 +24,23 @@ static void error_walk(struct gf_walk *walk, struct gf_error *error)
     if ((walk->get != NULL) && ((int32_t)error->code >= 0)) walk->get->bad = true;
 }
 
+/* The text travels where there is one. */
+static void edges_said_walk(struct gf_walk *walk, struct control_edges *edges)
+{
+    static const struct gf_field fields[] = {
+        GF_FIELD(control_edges, code), GF_FIELD(control_edges, peer),
+        GF_FIELD(control_edges, foreign_code), GF_FIELD(control_edges, foreign_call),
+        GF_FIELD(control_edges, text)};
+    bool is_said = (edges->code != GF_OK);
+    gf_walk_bool(walk, &is_said);
+    if (!is_said) return;
+    gf_walk_fields(walk, edges, fields, COUNT(fields));
+    if ((edges->code != GF_ERR_LINK) && (edges->code != GF_ERR_SYSTEM)) {
+        if (walk->get != NULL) walk->get->bad = true; /* it ends other ranks with this code */
+        edges->code = GF_OK;
+    }
+}
+
 static void edges_walk(struct gf_walk *walk, struct control_edges *edges)
 {
     gf_walk_u32(walk, &edges->count);
@@ -32,6 +49,7 @@ static void edges_walk(struct gf_walk *walk, struct control_edges *edges)
         edges->count = 0;
     }
     for (uint32_t i = 0; i < edges->count; i++) gf_walk_u16(walk, &edges->peers[i]);
+    edges_said_walk(walk, edges);
 }
 
 static void standing_walk(struct gf_walk *walk, struct control_standing *standing)
@@ -97,16 +115,67 @@ void gf_control_piece_walk(struct gf_walk *walk, struct control_piece *piece)
     gf_walk_u32(walk, &piece->bytes);
 }
 
+static void call_walk(struct gf_walk *walk, struct control_call *call)
+{
+    static const struct gf_field fields[] = {
+        GF_FIELD(control_call, hash), GF_FIELD(control_call, elem_count),
+        GF_FIELD(control_call, what), GF_FIELD(control_call, root)};
+    gf_walk_fields(walk, call, fields, COUNT(fields));
+}
+
+/* Of those that there are. */
+static void calls_walk(struct gf_walk *walk, struct control_calls *calls)
+{
+    gf_walk_u64(walk, &calls->count);
+    for (uint32_t i = 0; i < CONTROL_CALLS_TOLD; i++) {
+        uint64_t number = gf_calls_number(calls, i);
+        struct control_call *call = (i < CONTROL_CALLS_LAST)
+                                        ? &calls->last[number % CONTROL_CALLS_LAST]
+                                        : &calls->marks[i - CONTROL_CALLS_LAST];
+        if (number != 0) call_walk(walk, call);
+    }
+}
+
 void gf_control_report_walk(struct gf_walk *walk, struct control_report *report)
 {
     static const struct gf_field fields[] = {
-        GF_FIELD(control_report, inquiry),     GF_FIELD(control_report, step),
-        GF_FIELD(control_report, sequence),    GF_FIELD(control_report, operation),
-        GF_FIELD(control_report, tensor),      GF_FIELD(control_report, waits_for),
-        GF_FIELD(control_report, patience_ns), GF_FIELD(control_report, calls),
-        GF_FIELD(control_report, calls_hash)};
+        GF_FIELD(control_report, inquiry),       GF_FIELD(control_report, step),
+        GF_FIELD(control_report, sequence),      GF_FIELD(control_report, operation),
+        GF_FIELD(control_report, tensor),        GF_FIELD(control_report, buffer),
+        GF_FIELD(control_report, waits_for),     GF_FIELD(control_report, unpolled_ns),
+        GF_FIELD(control_report, free_ns),
+        GF_FIELD(control_report, unmoved_ns),    GF_FIELD(control_report, patience_ns),
+        GF_FIELD(control_report, patience_from), GF_FIELD(control_report, tensor_name)};
     gf_walk_fields(walk, report, fields, COUNT(fields));
+    calls_walk(walk, &report->calls);
     edges_walk(walk, &report->edges);
+}
+
+void gf_control_waiting_walk(struct gf_walk *walk, struct control_waiting *waiting)
+{
+    gf_walk_u32(walk, &waiting->number);
+    gf_walk_u32(walk, &waiting->count);
+    gf_walk_u32(walk, &waiting->awaited);
+    if (waiting->awaited == GF_RANK_NONE) return;
+    gf_walk_u32(walk, &waiting->awaited_count);
+    gf_walk_text(walk, waiting->place, sizeof waiting->place);
+}
+
+void gf_control_shown_walk(struct gf_walk *walk, struct control_shown *shown)
+{
+    static const struct gf_field fields[] = {
+        GF_FIELD(control_shown, state),   GF_FIELD(control_shown, generation),
+        GF_FIELD(control_shown, world),   GF_FIELD(control_shown, here),
+        GF_FIELD(control_shown, waiting), GF_FIELD(control_shown, id_count)};
+    bool has_error = (shown->error.code != GF_OK);
+    gf_walk_fields(walk, shown, fields, COUNT(fields));
+    gf_walk_bool(walk, &has_error);
+    if (has_error) error_walk(walk, &shown->error);
+    if (shown->id_count > GF_WORLD_MAX) {
+        if (walk->get != NULL) walk->get->bad = true;
+        shown->id_count = 0;
+    }
+    gf_walk_bytes(walk, shown->present, (shown->id_count + 7) / 8);
 }
 
 void gf_control_fault_walk(struct gf_walk *walk, struct control_fault *fault)

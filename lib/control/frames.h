@@ -18,6 +18,9 @@
  *     BYE        m -> c   it closes in good order, after so many steps
  *     ALL_GONE   c -> m   all have, or this one may leave
  *     CLOSED     c -> m   which member said BYE after the fewest steps: no later step can end
+ *     PATIENCE   c -> m   for how long some member asks to be awaited
+ *     LOOK       any -> c what is going on? Of whoever proved that it has the key, and is no member
+ *     SHOWN      c -> any the answer to it
  *
  * A frame of a member carries the number of the generation that it speaks of, so that a word of a
  * generation that has ended is told apart from one of the generation under way. */
@@ -26,7 +29,7 @@
 
 #include "drivers/bytes.h"
 #include "drivers/channel.h"
-#include "lib/membership/members.h"
+#include "lib/control/control.h"
 
 typedef enum control_frame {
     CONTROL_OFFER = 1,
@@ -44,6 +47,9 @@ typedef enum control_frame {
     CONTROL_BYE,
     CONTROL_ALL_GONE,
     CONTROL_CLOSED,
+    CONTROL_PATIENCE,
+    CONTROL_LOOK,
+    CONTROL_SHOWN,
     CONTROL_FRAME_COUNT
 } control_frame;
 
@@ -115,6 +121,31 @@ struct control_piece {
 struct control_edges {
     uint32_t count;
     uint16_t peers[CONTROL_EDGES_MAX]; /* ranks whose edge to the sender is broken */
+    /* What the link says of the worst one: both ends, address, device. GF_ERR_LINK; GF_ERR_SYSTEM:
+     * the sender lacks something, whatever the other end says, and counts without a peer, too.
+     * GF_OK: nothing is said. */
+    gf_status code;
+    uint32_t peer;
+    int64_t foreign_code; /* errno, or 0 */
+    char foreign_call[40];
+    char text[240];
+};
+
+/* A request that a rank has posted, and a hash over all up to it. */
+struct control_call {
+    uint64_t hash;
+    uint64_t elem_count;
+    uint32_t what; /* gf_operation, gf_type << 8 */
+    uint32_t root; /* of a broadcast; of an allreduce its gf_reduction */
+};
+#define CONTROL_CALLS_LAST 8u
+#define CONTROL_CALLS_MARKS 3u
+/* The last requests, and of those before them the last whose number is a multiple of 64, of 1024
+ * and of 16384. So two ranks say the same number now and then, however fast they post. */
+struct control_calls {
+    uint64_t count;                               /* posted in this generation */
+    struct control_call last[CONTROL_CALLS_LAST]; /* of number n: [n % CONTROL_CALLS_LAST] */
+    struct control_call marks[CONTROL_CALLS_MARKS];
 };
 
 struct control_report {
@@ -123,11 +154,24 @@ struct control_report {
     uint64_t sequence; /* operations begun since the generation began */
     uint32_t operation;
     uint32_t tensor;
+    uint32_t buffer;
     uint32_t waits_for;   /* a rank; GF_RANK_NONE: for nobody, it computes */
-    uint64_t patience_ns; /* it asks to be awaited for so long from now: gf_heartbeat() */
-    uint64_t calls;       /* requests posted in this generation, */
-    uint64_t calls_hash;  /* and a hash over them */
+    uint64_t free_ns;     /* for so long it has waited for nobody; 0: it waits */
+    uint64_t unpolled_ns; /* it did not poll for so long, until just now; 0: it did */
+    /* these the member writes as it sends it */
+    uint64_t unmoved_ns;    /* since step, sequence or operation changed */
+    uint64_t patience_ns;   /* it asks to be awaited for so long from now: gf_heartbeat() */
+    uint64_t patience_from; /* .. in operations with this number or a higher one */
+    char tensor_name[32];
+    struct control_calls calls;
     struct control_edges edges;
+};
+
+/* For how long somebody asks to be awaited, and from which operation on. */
+struct control_patience {
+    uint64_t until_ns;
+    uint64_t from;
+    uint64_t told_ns; /* of until_ns this was told to the others */
 };
 
 struct control_fault {
@@ -153,6 +197,29 @@ struct control_closed {
     uint64_t step; /* steps that it had ended */
 };
 
+/* How many processes wait to come in or wish to leave; and whoever has closed hears for whom it
+ * waits. */
+struct control_waiting {
+    uint32_t number; /* of the generation */
+    uint32_t count;
+    uint32_t awaited; /* a rank that has not closed; GF_RANK_NONE: none */
+    uint32_t awaited_count;
+    char place[128]; /* where that one is */
+};
+
+/* What gf_coordinator_status() gives, and which ids are here: members of the generation and
+ * processes that wait, a bit each. */
+struct control_shown {
+    uint32_t state; /* gf_coordinator_state */
+    uint32_t generation;
+    uint32_t world;
+    uint32_t here;
+    uint32_t waiting;
+    uint32_t id_count;
+    struct gf_error error; /* code GF_OK: none */
+    unsigned char present[GF_WORLD_MAX / 8];
+};
+
 struct control_refusal {
     uint32_t code;  /* a gf_status, negative */
     bool may_retry; /* the id is taken, and may become free */
@@ -169,6 +236,23 @@ void gf_control_finding_walk(struct gf_walk *walk, struct control_finding *findi
 void gf_control_ready_walk(struct gf_walk *walk, struct control_ready *ready);
 void gf_control_closed_walk(struct gf_walk *walk, struct control_closed *closed);
 void gf_control_refusal_walk(struct gf_walk *walk, struct control_refusal *refusal);
+void gf_control_waiting_walk(struct gf_walk *walk, struct control_waiting *waiting);
+void gf_control_shown_walk(struct gf_walk *walk, struct control_shown *shown);
+
+/* ---- calls.c ---- */
+#define CONTROL_CALLS_START UINT64_C(0xcbf29ce484222325)
+/* One more request of this rank. */
+void gf_calls_add(struct control_calls *calls, gf_operation operation, gf_type type, uint32_t root,
+                  uint64_t elem_count);
+/* Of the calls that a report tells, i-th of CONTROL_CALLS_TOLD: its number, or 0: there is none. */
+#define CONTROL_CALLS_TOLD (CONTROL_CALLS_LAST + CONTROL_CALLS_MARKS)
+uint64_t gf_calls_number(const struct control_calls *calls, uint32_t i);
+
+/* ---- patience.c ---- */
+/* Somebody asks for more. True: the others shall hear of it. */
+bool gf_control_patience_take(struct control_patience *patience, uint64_t now_ns,
+                              uint64_t timeout_ns, uint64_t patience_ns, uint64_t from);
+uint64_t gf_control_patience_left(const struct control_patience *patience, uint64_t now_ns);
 
 /* One more member of a list, in the order of ranks; begin with CONTROL_LIST_START. */
 #define CONTROL_LIST_START UINT64_C(0xcbf29ce484222325)

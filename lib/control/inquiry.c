@@ -6,11 +6,12 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-void gf_control_inquire(struct gf_coordinator *c, const struct gf_error *seen)
+void gf_control_inquire(struct gf_coordinator *c, uint32_t by, const struct gf_error *seen)
 {
     if (c->state == GF_COORDINATOR_INQUIRE) return;
     c->inquiry++;
     c->seen = *seen;
+    c->seen_by = by;
     c->inquiry_ns = c->now_ns;
     gf_control_owe_members(c, CONTROL_ASK);
     gf_control_enter(c, GF_COORDINATOR_INQUIRE);
@@ -21,17 +22,13 @@ static bool has_answered(const struct gf_coordinator *c, const struct control_ro
     return row->answered == c->inquiry;
 }
 
-/* A member that can be waited for. */
-static bool is_asked(const struct control_row *row)
+/* It does not answer, and nothing was heard of it for as long as an exchange may take, nor does its
+ * connection come again. */
+bool gf_control_is_silent(const struct gf_coordinator *c, const struct control_row *row)
 {
-    return control_is_member(row) && !row->ended && (row->said != CONTROL_SAID_BYE);
-}
-
-/* It would do the same harm again: its process ends, and does not come in again. */
-static void control_cut(struct control_row *row)
-{
-    row->cut = true;
-    row->banned = row->process;
+    if (has_answered(c, row) || (c->now_ns < row->patience_ns)) return false;
+    return (row->connection == CONTROL_NONE) ||
+           (c->now_ns - row->heard_ns >= c->terms.exchange_timeout_ns);
 }
 
 /* ---- who has closed ---- */
@@ -39,190 +36,148 @@ static void control_cut(struct control_row *row)
 /* It has said BYE, and others are in a step after that. */
 static bool closed_find(const struct gf_coordinator *c, struct gf_error *error_out)
 {
+    char place[CONTROL_PLACE_BYTES];
+    const struct control_row *row = &c->rows[c->rank_ids[c->seen_by]];
     if ((c->closed.rank == GF_RANK_NONE) || (c->closed.step > c->seen.step)) return false;
+    gf_control_place(&row->report, place);
     error_out->code = GF_ERR_PEER;
     error_out->peer = c->closed.rank;
     (void)snprintf(error_out->text, sizeof error_out->text,
-                   "rank %u closed after %" PRIu64 " steps, and others went on", c->closed.rank,
-                   c->closed.step);
+                   "rank %u closed its context behind step %" PRIu64 ", and rank %u is in %s",
+                   c->closed.rank, c->closed.step, row->rank, place);
     return true;
-}
-
-/* ---- broken edges ---- */
-
-static bool edge_is_told(const struct control_row *row, uint32_t peer)
-{
-    for (uint32_t i = 0; i < row->report.edges.count; i++)
-        if (row->report.edges.peers[i] == peer) return true;
-    return false;
-}
-
-/* Its edges count: it is neither cut, nor has it ended or closed. */
-static bool has_edges(const struct control_row *row)
-{
-    return is_asked(row) && !row->cut;
-}
-
-/* Counts the broken edges of each rank; either end may say one. Returns a rank at the other end of
- * one of `of`. */
-static uint32_t edges_count(struct gf_coordinator *c, uint32_t of)
-{
-    uint32_t other = GF_RANK_NONE;
-    for (uint32_t a = 0; a < c->world; a++) c->rows[c->rank_ids[a]].edges = 0;
-    for (uint32_t a = 0; a < c->world; a++) {
-        struct control_row *row_a = &c->rows[c->rank_ids[a]];
-        const struct control_edges *told = &row_a->report.edges;
-        for (uint32_t i = 0; has_edges(row_a) && (i < told->count); i++) {
-            uint32_t b = told->peers[i];
-            if ((b >= c->world) || (b == a)) continue;
-            struct control_row *row_b = &c->rows[c->rank_ids[b]];
-            if (!has_edges(row_b) || ((b < a) && edge_is_told(row_b, a))) continue;
-            if (a == of) other = b;
-            if (b == of) other = a;
-            row_a->edges++;
-            row_b->edges++;
-        }
-    }
-    return other;
-}
-
-static void edge_text(const struct gf_coordinator *c, uint32_t other, struct gf_error *error_out)
-{
-    error_out->code = GF_ERR_LINK;
-    (void)snprintf(error_out->text, sizeof error_out->text,
-                   "the connection between ranks %u and %u is broken: %.180s", other,
-                   error_out->peer, c->seen.text);
-}
-
-/* Who has most broken edges, then the higher rank. Its edges go with it, until none is left. The
- * host of the coordinator can't be cut: if it has most of them the job ends. */
-static bool edges_find(struct gf_coordinator *c, struct gf_error *error_out, bool *is_final_out)
-{
-    for (uint32_t cut = 0;; cut++) {
-        uint32_t most = 0;
-        uint32_t host_has = 0;
-        uint32_t culprit = GF_RANK_NONE;
-        (void)edges_count(c, GF_RANK_NONE);
-        for (uint32_t a = 0; a < c->world; a++) {
-            const struct control_row *row = &c->rows[c->rank_ids[a]];
-            if (!control_may_be_cut(c, c->rank_ids[a])) host_has = row->edges;
-            if ((row->edges == 0) || (row->edges < most)) continue;
-            if (!control_may_be_cut(c, c->rank_ids[a])) continue;
-            most = row->edges;
-            culprit = a;
-        }
-        if (culprit == GF_RANK_NONE) return cut > 0;
-        if (host_has > most) {
-            error_out->peer = c->rows[c->setup.host_id].rank;
-            edge_text(c, edges_count(c, error_out->peer), error_out);
-            *is_final_out = true;
-            return true;
-        }
-        if (cut == 0) {
-            error_out->peer = culprit;
-            edge_text(c, edges_count(c, culprit), error_out);
-        }
-        control_cut(&c->rows[c->rank_ids[culprit]]);
-    }
 }
 
 /* ---- silence and lag ---- */
 
-/* It does not answer, and nothing was heard of it for as long as an exchange may take. */
+static void place_take(const struct control_row *row, struct gf_error *error_out)
+{
+    error_out->peer = row->rank;
+    error_out->step = row->report.step;
+    error_out->operation = (gf_operation)row->report.operation;
+    error_out->tensor = row->report.tensor;
+}
+
+static void silent_text(const struct gf_coordinator *c, const struct control_row *row,
+                        uint32_t count, struct gf_error *error_out)
+{
+    char place[CONTROL_PLACE_BYTES] = "it has not said where";
+    char others[40] = "";
+    if (row->told_ns != 0) gf_control_place(&row->report, place);
+    if (count > 1) (void)snprintf(others, sizeof others, "; silent ranks: %u", count);
+    error_out->code = GF_ERR_TIMEOUT;
+    place_take(row, error_out);
+    (void)snprintf(error_out->text, sizeof error_out->text,
+                   "rank %u does not answer (asked %.1f s ago): it is stopped or does not poll; "
+                   "last heard of %.1f s ago in %s%s",
+                   row->rank, (double)(c->now_ns - c->inquiry_ns) / 1e9,
+                   (double)(c->now_ns - row->heard_ns) / 1e9, place, others);
+}
+
 static bool silent_find(struct gf_coordinator *c, struct gf_error *error_out)
 {
+    const struct control_row *first = NULL; /* silent longest; of equals the lowest */
     uint32_t count = 0;
     for (uint32_t rank = 0; rank < c->world; rank++) {
         struct control_row *row = &c->rows[c->rank_ids[rank]];
-        uint64_t unheard_ns = c->now_ns - row->heard_ns;
-        if (!is_asked(row) || has_answered(c, row) || (c->now_ns < row->patience_ns)) continue;
-        /* nor does its connection come again */
-        bool is_away = (row->connection == CONTROL_NONE);
-        if (!is_away && (unheard_ns < c->terms.exchange_timeout_ns)) continue;
+        if (!control_is_asked(row) || !gf_control_is_silent(c, row)) continue;
         if (!control_may_be_cut(c, c->rank_ids[rank])) continue;
         row->out = true;
-        if (count++ > 0) continue;
-        error_out->code = GF_ERR_TIMEOUT;
-        error_out->peer = rank;
-        (void)snprintf(error_out->text, sizeof error_out->text,
-                       "rank %u does not answer: nothing was heard of it for %.1f s", rank,
-                       (double)unheard_ns / 1e9);
+        count++;
+        if ((first == NULL) || (row->heard_ns < first->heard_ns)) first = row;
     }
-    return count > 0;
+    if (first != NULL) silent_text(c, first, count, error_out);
+    return first != NULL;
 }
 
-/* Of those that wait for nobody the one that is furthest behind, if another is further; or who does
- * not answer although it was heard of. */
+static void lag_text(const struct gf_coordinator *c, const struct control_row *row,
+                     struct gf_error *error_out)
+{
+    char place[CONTROL_PLACE_BYTES];
+    char waits[64] = "computing";
+    char gap[48] = "";
+    if (!has_answered(c, row)) {
+        silent_text(c, row, 1, error_out);
+        return;
+    }
+    gf_control_place(&row->report, place);
+    error_out->code = GF_ERR_TIMEOUT;
+    place_take(row, error_out);
+    if (c->closed.rank != GF_RANK_NONE)
+        (void)snprintf(waits, sizeof waits, "it has not closed its context, rank %u has",
+                       c->closed.rank);
+    if (row->report.unpolled_ns >= UINT64_C(1000000000))
+        (void)snprintf(gap, sizeof gap, ", did not poll for %.1f s",
+                       (double)row->report.unpolled_ns / 1e9);
+    (void)snprintf(error_out->text, sizeof error_out->text,
+                   "rank %u is behind in %s: %s; last moved %.1f s ago%s (rank %u asked)",
+                   row->rank, place, waits, (double)row->report.unmoved_ns / 1e9, gap, c->seen_by);
+}
+
+/* It has waited for nobody while the others waited; who was let go on a moment ago has not. Or it was
+ * away all that time, by its own clock. */
+static bool has_computed(const struct gf_coordinator *c, const struct control_row *row)
+{
+    uint64_t timeout_ns = c->terms.exchange_timeout_ns;
+    return (row->report.free_ns >= timeout_ns / 2) || (row->report.unpolled_ns > 0);
+}
+
+/* Of those that computed the one that is furthest behind, if another is further or it was away; or
+ * who does not answer although it was heard of. */
 static bool lag_find(struct gf_coordinator *c, struct gf_error *error_out)
 {
     struct control_row *behind = NULL;
     uint64_t furthest = 0;
     for (uint32_t rank = 0; rank < c->world; rank++) {
         struct control_row *row = &c->rows[c->rank_ids[rank]];
-        if (!is_asked(row) || (row->said == CONTROL_SAID_READY)) continue;
+        if (!control_is_asked(row) || (row->said == CONTROL_SAID_READY)) continue;
         if (has_answered(c, row) && (row->report.sequence > furthest))
             furthest = row->report.sequence;
-        bool computes = !has_answered(c, row) || (row->report.waits_for == GF_RANK_NONE);
+        bool computes = !has_answered(c, row) || has_computed(c, row);
         if (!computes || (c->now_ns < row->patience_ns)) continue;
         if (!control_may_be_cut(c, c->rank_ids[rank])) continue;
         if ((behind == NULL) || (row->report.sequence < behind->report.sequence)) behind = row;
     }
-    if ((behind == NULL) || (has_answered(c, behind) && (behind->report.sequence >= furthest)))
-        return false;
+    if (behind == NULL) return false;
+    bool was_here = has_answered(c, behind) && (behind->report.unpolled_ns == 0);
+    if (was_here && (behind->report.sequence >= furthest)) return false;
     control_cut(behind);
-    error_out->code = GF_ERR_TIMEOUT;
-    error_out->peer = behind->rank;
-    error_out->step = behind->report.step;
-    (void)snprintf(error_out->text, sizeof error_out->text,
-                   "rank %u is behind: it is in step %" PRIu64 " and waits for nobody (computing)",
-                   behind->rank, behind->report.step);
+    lag_text(c, behind, error_out);
     return true;
 }
 
-/* ---- calls ---- */
+/* ---- nobody ---- */
 
-static bool has_called(const struct gf_coordinator *c, const struct control_row *row)
+/* "0 for 1, 1 for 2": as far as it fits. */
+static void waits_text(const struct gf_coordinator *c, char *text_out, size_t bytes)
 {
-    return is_asked(row) && has_answered(c, row) && (row->report.calls != 0);
-}
-
-/* The lowest rank that has posted as many; NULL: this one has not answered. */
-static const struct control_row *first_of(const struct gf_coordinator *c,
-                                          const struct control_row *of)
-{
-    for (uint32_t rank = 0; has_called(c, of) && (rank < c->world); rank++) {
+    size_t used = 0;
+    text_out[0] = '\0';
+    for (uint32_t rank = 0; (rank < c->world) && (used + 24 < bytes); rank++) {
         const struct control_row *row = &c->rows[c->rank_ids[rank]];
-        if (has_called(c, row) && (row->report.calls == of->report.calls)) return row;
+        if (!control_is_asked(row) || (row->report.waits_for == GF_RANK_NONE)) continue;
+        used += (size_t)snprintf(text_out + used, bytes - used, "%s%u for %u",
+                                 (used > 0) ? ", " : "", rank, row->report.waits_for);
     }
-    return NULL;
-}
-
-static bool calls_find(struct gf_coordinator *c, struct gf_error *error_out)
-{
-    for (uint32_t rank = 0; rank < c->world; rank++) {
-        const struct control_row *row = &c->rows[c->rank_ids[rank]];
-        const struct control_row *first = first_of(c, row);
-        if ((first == NULL) || (row->report.calls_hash == first->report.calls_hash)) continue;
-        error_out->code = GF_ERR_MISMATCH;
-        error_out->peer = rank;
-        (void)snprintf(error_out->text, sizeof error_out->text,
-                       "calls differ between ranks %u and %u, up to request %" PRIu64, first->rank,
-                       rank, row->report.calls);
-        return true;
-    }
-    return false;
 }
 
 /* Nobody is at fault that is known: all go on together, and the second time in one step the job
- * ends. */
+ * ends. What a link saw, of no rank, is told as it is. */
 static bool nobody_find(struct gf_coordinator *c, struct gf_error *error_out)
 {
+    char waits[120];
     bool again = (c->nobody_step == c->seen.step + 1);
     c->nobody_step = c->seen.step + 1;
     error_out->code = (c->seen.code < 0) ? c->seen.code : GF_ERR_TIMEOUT;
-    (void)snprintf(error_out->text, sizeof error_out->text,
-                   "the ranks waited for each other, and nobody is known to be at fault: %.150s",
-                   c->seen.text);
+    waits_text(c, waits, sizeof waits);
+    if (error_out->code != GF_ERR_TIMEOUT)
+        (void)snprintf(error_out->text, sizeof error_out->text, "rank %u: %.220s", c->seen_by,
+                       c->seen.text);
+    else
+        (void)snprintf(error_out->text, sizeof error_out->text,
+                       "ranks wait for each other%s, and no message is known to be lost (rank %u "
+                       "asked; %s)",
+                       again ? ", in this step for the second time" : "", c->seen_by, waits);
     return again;
 }
 
@@ -235,11 +190,11 @@ static void decide(struct gf_coordinator *c)
                              .step = c->seen.step,
                              .tensor = c->seen.tensor};
     bool is_final = false;
-    if (!closed_find(c, &error) && !edges_find(c, &error, &is_final) && !silent_find(c, &error) &&
-        !lag_find(c, &error)) {
-        is_final = calls_find(c, &error);
-        if (!is_final) is_final = nobody_find(c, &error);
-    }
+    /* Calls that differ were found as they were told. */
+    if (!closed_find(c, &error) && !gf_control_lack_find(c, &error, &is_final) &&
+        !gf_control_edges_find(c, &error, &is_final) && !silent_find(c, &error) &&
+        !lag_find(c, &error))
+        is_final = nobody_find(c, &error);
     gf_control_decide(c, &error, is_final);
 }
 
@@ -250,7 +205,7 @@ void gf_control_inquiry_poll(struct gf_coordinator *c)
     bool all = true;
     for (uint32_t rank = 0; rank < c->world; rank++) {
         const struct control_row *row = &c->rows[c->rank_ids[rank]];
-        if (!is_asked(row) || has_answered(c, row)) continue;
+        if (!control_is_asked(row) || has_answered(c, row)) continue;
         all = false;
         /* Its patience is awaited, but not for ever. */
         if ((c->now_ns < row->patience_ns) && (age_ns < c->terms.exchange_timeout_ns)) return;

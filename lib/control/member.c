@@ -28,6 +28,7 @@ struct gf_member {
     uint64_t since_ns; /* of the state */
 
     bool connected;
+    bool unsent;      /* it takes nothing any more: its end is to be told */
     bool taken;      /* a coordinator has spoken to it, */
     bool taken_here; /* on this connection */
     bool dials;
@@ -39,11 +40,19 @@ struct gf_member {
 
     uint32_t owed; /* bits 1 << control_frame */
     uint32_t inquiry;
-    uint32_t waiting;
     uint64_t status_ns;
-    uint64_t patience_ns; /* it asks to be awaited until then */
+    uint64_t beat_ns;     /* its last heartbeat; 0: none in this generation */
+    uint64_t beat_for_ns; /* .. asks to be awaited for so long */
+    uint64_t waited_ns;   /* when it waited for somebody last */
+    uint64_t away_ns;     /* the end of the last time in which it did not poll, */
+    uint64_t away_for_ns; /* and how long that was */
+    uint64_t moved_ns;    /* since when it stands in one place, */
+    uint64_t spent_ns;    /* and in which its heartbeats count no more */
+    struct control_patience patience;
     struct control_closed closed;
-    uint64_t status_step, status_sequence;
+    struct control_waiting awaits;
+    struct control_report moved;    /* the place, */
+    struct control_report reported; /* and that of the last STATUS */
     struct control_report report;
     struct control_fault fault;
     bool found;
@@ -145,11 +154,16 @@ static void generation_begin(struct gf_member *member, const struct control_go *
                                                  .list = go->list,
                                                  .listed = go->number};
     member->found = false;
-    member->inquiry = member->waiting = 0;
+    member->inquiry = member->awaits.count = 0;
+    member->awaits.awaited = GF_RANK_NONE;
     member->error = (struct gf_error){.peer = GF_RANK_NONE, .tensor = GF_TENSOR_NONE};
     member->report = (struct control_report){.waits_for = GF_RANK_NONE, .tensor = GF_TENSOR_NONE};
     member->owed &= 1u << CONTROL_OFFER;
-    member->patience_ns = 0;
+    member->beat_ns = member->spent_ns = 0;
+    member->moved_ns = member->now_ns;
+    member->patience = (struct control_patience){0};
+    member->fault = (struct control_fault){.error.peer = GF_RANK_NONE};
+    member->moved = member->reported = member->report;
     member->closed.rank = GF_RANK_NONE;
     enter(member, GF_MEMBER_WORKS);
 }
@@ -182,11 +196,22 @@ static void go_take(struct gf_member *member, struct gf_get *get)
     if (member->go_rank == member->listed.world) generation_begin(member, &go);
 }
 
+/* A process may die before it has said that it is in this step. A step ends by the votes of all, so
+ * it was. */
+static void place_mend(const struct gf_member *member, struct gf_error *error)
+{
+    if ((error->code != GF_ERR_PEER) || (error->step >= member->report.step)) return;
+    error->step = member->report.step;
+    error->operation = (gf_operation)member->report.operation;
+    error->tensor = member->report.tensor;
+}
+
 static void finding_take(struct gf_member *member, struct gf_get *get)
 {
     struct control_finding finding = {0};
     gf_control_finding_walk(&(struct gf_walk){.get = get}, &finding);
     if (get->bad) return;
+    if (member->generation.number != 0) place_mend(member, &finding.error);
     if ((member->state == GF_MEMBER_CLOSING) && !finding.may_go_on) {
         enter(member, GF_MEMBER_GONE); /* what others do after that is not its end */
         return;
@@ -195,7 +220,8 @@ static void finding_take(struct gf_member *member, struct gf_get *get)
                  ((member->state == GF_MEMBER_FAILED) && !member->found);
     if (!works && finding.may_go_on) return; /* the list changes, and nothing else */
     if (is_over(member)) return;
-    member->error = finding.error;
+    /* What it gave up for it knows best. */
+    member->error = member->fault.ends ? member->fault.error : finding.error;
     member->error.rank = member->generation.rank;
     member->found = true;
     member->owed &= ~(1u << CONTROL_FAULT);
@@ -222,6 +248,22 @@ static bool may_leave(const struct gf_member *member)
            (is_ready && (member->standing.said == CONTROL_SAID_READY) && member->ready.leaves);
 }
 
+static void waiting_take(struct gf_member *member, struct gf_get *get)
+{
+    struct control_waiting waiting = {.awaited = GF_RANK_NONE};
+    gf_control_waiting_walk(&(struct gf_walk){.get = get}, &waiting);
+    if (!get->bad) member->awaits = waiting;
+}
+
+static void patience_take(struct gf_member *member, struct gf_get *get)
+{
+    uint64_t patience_ns = gf_get_u64_bytes(get, 8);
+    uint64_t from = gf_get_u64_bytes(get, 8);
+    if (!get->bad)
+        (void)gf_control_patience_take(&member->patience, member->now_ns,
+                                       member->setup.terms.exchange_timeout_ns, patience_ns, from);
+}
+
 static void frame_take(struct gf_member *member, const struct gf_channel_event *event)
 {
     struct gf_get get = {.at = event->payload, .left = event->size_bytes};
@@ -231,10 +273,8 @@ static void frame_take(struct gf_member *member, const struct gf_channel_event *
     case CONTROL_LIST: list_take(member, &get); break;
     case CONTROL_GO: go_take(member, &get); break;
     case CONTROL_REFUSED: refusal_take(member, &get); break;
-    case CONTROL_WAITING:
-        (void)gf_get_u32(&get);
-        member->waiting = gf_get_u32(&get);
-        break;
+    case CONTROL_WAITING: waiting_take(member, &get); break;
+    case CONTROL_PATIENCE: patience_take(member, &get); break;
     case CONTROL_ASK:
         member->inquiry = gf_get_u32(&get);
         if (!is_over(member)) member->owed |= 1u << CONTROL_POSITION;
@@ -259,8 +299,8 @@ static void frame_take(struct gf_member *member, const struct gf_channel_event *
 static void connected_take(struct gf_member *member)
 {
     member->connected = true;
-    member->taken_here = false;
-    member->waiting = 0;
+    member->unsent = member->taken_here = false;
+    member->awaits.count = 0;
     member->dials = member->died = false;
     member->go_rank = member->go_at = 0;
     member->endpoint_sent = 0;
@@ -344,10 +384,10 @@ static void time_look(struct gf_member *member)
     if (!member->taken_here && (lost_ns >= join_ns)) {
         if (member->refusal.text[0] != '\0')
             end(member, (gf_status)member->refusal.code, GF_RANK_NONE, "%s", member->refusal.text);
-        else
-            end(member, GF_ERR_PEER, coordinator_rank(member),
-                "the coordinator at %s cannot be reached, for %.1f s", member->setup.address,
-                (double)lost_ns / 1e9);
+        else /* of the first join the deadline has passed */
+            end(member, (member->generation.number == 0) ? GF_ERR_TIMEOUT : GF_ERR_PEER,
+                coordinator_rank(member), "the coordinator at %s cannot be reached, for %.1f s",
+                member->setup.address, (double)lost_ns / 1e9);
         return;
     }
     if (waits && (member->now_ns - member->heard_ns >= silence_ns) &&
@@ -359,26 +399,103 @@ static void time_look(struct gf_member *member)
 
 /* ---- what goes out ---- */
 
+static bool same_place(const struct control_report *a, const struct control_report *b)
+{
+    return (a->step == b->step) && (a->sequence == b->sequence) && (a->operation == b->operation);
+}
+
+/* Its own clock is the evidence that it did not poll while the others waited. Of an answer it counts
+ * for a quarter of exchange.timeout: who computed as long, but before the others began to wait, is
+ * not late. */
+static void away_look(struct gf_member *member, uint64_t gap_ns)
+{
+    if (gap_ns < member->setup.terms.exchange_timeout_ns / 4 * 3) return;
+    member->away_ns = member->now_ns;
+    member->away_for_ns = gap_ns;
+}
+
+static uint64_t unpolled_ns(const struct gf_member *member)
+{
+    uint64_t since_ns = member->now_ns - member->away_ns;
+    return (since_ns <= member->setup.terms.exchange_timeout_ns / 4) ? member->away_for_ns : 0;
+}
+
+static void moved_look(struct gf_member *member)
+{
+    if (member->report.waits_for != GF_RANK_NONE) member->waited_ns = member->now_ns;
+    if (same_place(&member->report, &member->moved)) return;
+    member->moved = member->report;
+    member->moved_ns = member->now_ns;
+}
+
+/* One coordinator hears them all, so in a large job each says less; but whoever says less than four
+ * times in exchange.timeout would be taken for one that is silent. */
 static void status_owe(struct gf_member *member)
 {
-    bool changed = (member->report.step != member->status_step) ||
-                   (member->report.sequence != member->status_sequence);
+    bool changed = !same_place(&member->report, &member->reported) ||
+                   (member->report.calls.count != member->reported.calls.count) ||
+                   (member->beat_ns > member->status_ns);
     uint64_t rest_ns = STATUS_NS + member->generation.world * UINT64_C(1000000);
+    uint64_t most_ns = member->setup.terms.exchange_timeout_ns / 4;
     uint64_t age_ns = member->now_ns - member->status_ns;
-    if (!member->connected || (member->state != GF_MEMBER_WORKS)) return;
-    if (age_ns < (changed ? rest_ns : ALIVE_NS + rest_ns)) return;
+    if (!changed) rest_ns += ALIVE_NS;
+    if (rest_ns > most_ns) rest_ns = most_ns;
+    if (!member->connected || (member->state != GF_MEMBER_WORKS) || (age_ns < rest_ns)) return;
     member->owed |= 1u << CONTROL_STATUS;
+}
+
+/* Once it has moved, its heartbeat has done what it was for. */
+static uint64_t patience_own(const struct gf_member *member)
+{
+    uint64_t since_ns = member->now_ns - member->beat_ns;
+    if ((member->beat_ns == 0) || (member->beat_ns < member->moved_ns)) return 0;
+    return (since_ns < member->beat_for_ns) ? member->beat_for_ns - since_ns : 0;
+}
+
+static uint64_t first_unbegun(const struct gf_member *member)
+{
+    return (member->setup.begun == NULL) ? 0 : member->setup.begun(member->setup.edges_of);
+}
+
+/* What its link says now, and what it has failed for: a link that has no more to say may have said
+ * it then. */
+static void edges_ask(const struct gf_member *member, const struct gf_error *seen,
+                      struct control_edges *edges)
+{
+    edges->count = 0;
+    edges->code = GF_OK;
+    if (member->setup.edges != NULL) member->setup.edges(member->setup.edges_of, edges);
+    bool of_link = (seen->code == GF_ERR_LINK) && (seen->peer < member->generation.world) &&
+                   (seen->peer != member->generation.rank);
+    bool is_known = !of_link;
+    for (uint32_t i = 0; i < edges->count; i++)
+        is_known = is_known || (edges->peers[i] == seen->peer);
+    if (!is_known && (edges->count < CONTROL_EDGES_MAX))
+        edges->peers[edges->count++] = (uint16_t)seen->peer;
+    if ((edges->code != GF_OK) || (!of_link && (seen->code != GF_ERR_SYSTEM))) return;
+    edges->code = seen->code;
+    edges->peer = seen->peer;
+    edges->foreign_code = seen->foreign_code;
+    memcpy(edges->foreign_call, seen->foreign_call, sizeof edges->foreign_call);
+    (void)snprintf(edges->text, sizeof edges->text, "%.239s", seen->text);
 }
 
 static void report_put(struct gf_member *member, struct gf_put *put, uint32_t inquiry)
 {
     struct control_report report = member->report;
+    const struct gf_member_setup *setup = &member->setup;
+    const char *name = NULL;
     report.inquiry = inquiry;
-    report.patience_ns =
-        (member->patience_ns > member->now_ns) ? member->patience_ns - member->now_ns : 0;
-    report.edges.count = 0;
-    if ((inquiry != 0) && (member->setup.edges != NULL))
-        member->setup.edges(member->setup.edges_of, &report.edges);
+    report.unmoved_ns = member->now_ns - member->moved_ns;
+    report.free_ns = member->now_ns - member->waited_ns;
+    report.unpolled_ns = unpolled_ns(member);
+    report.patience_ns = patience_own(member);
+    report.patience_from = (report.patience_ns == 0) ? 0 : first_unbegun(member);
+    if ((setup->tensor_name != NULL) && (report.tensor != GF_TENSOR_NONE))
+        name = setup->tensor_name(setup->edges_of, report.tensor);
+    (void)snprintf(report.tensor_name, sizeof report.tensor_name, "%.31s",
+                   (name == NULL) ? "" : name);
+    if (inquiry != 0) edges_ask(member, &member->fault.error, &report.edges);
     gf_control_report_walk(&(struct gf_walk){.put = put}, &report);
 }
 
@@ -436,15 +553,17 @@ static bool word_send(struct gf_member *member, control_frame frame)
         size_t head = CONTROL_PIECE_BYTES + sizeof(uint32_t);
         member->endpoint_sent += sizeof member->scratch - put.left - head;
     }
-    if (member->channel->driver->send(member->channel, 0, frame, member->scratch,
-                                      (uint32_t)(sizeof member->scratch - put.left)) != GF_OK) {
+    gf_status status = member->channel->driver->send(
+        member->channel, 0, frame, member->scratch, (uint32_t)(sizeof member->scratch - put.left));
+    if (status != GF_OK) {
+        member->unsent = (status < 0);
         member->endpoint_sent = before;
         return false;
     }
+    member->channel->sent_bytes += sizeof member->scratch - put.left;
     if (frame == CONTROL_STATUS) {
         member->status_ns = member->now_ns;
-        member->status_step = member->report.step;
-        member->status_sequence = member->report.sequence;
+        member->reported = member->report;
     }
     if ((frame != CONTROL_ENDPOINT) || (member->endpoint_sent == member->endpoint_bytes))
         member->owed &= ~(1u << frame);
@@ -469,6 +588,8 @@ static void clock_go(struct gf_member *member, uint64_t now_ns)
     member->heard_ns += nap_ns;
     member->since_ns += nap_ns;
     member->now_ns = now_ns;
+    away_look(member, gap_ns);
+    moved_look(member);
 }
 
 gf_member_state gf_member_poll(struct gf_member *member, uint64_t now_ns)
@@ -479,6 +600,11 @@ gf_member_state gf_member_poll(struct gf_member *member, uint64_t now_ns)
     dial(member);
     status_owe(member);
     flush(member);
+    return member->state;
+}
+
+gf_member_state gf_member_stands(const struct gf_member *member)
+{
     return member->state;
 }
 
@@ -519,15 +645,26 @@ struct control_report *gf_member_report(struct gf_member *member)
 
 uint32_t gf_member_waiting(const struct gf_member *member)
 {
-    return member->waiting;
+    return member->awaits.count;
+}
+
+const char *gf_member_awaits(const struct gf_member *member, uint32_t *rank_out)
+{
+    *rank_out = member->awaits.awaited;
+    return (*rank_out == GF_RANK_NONE) ? "" : member->awaits.place;
+}
+
+void gf_member_call(struct gf_member *member, gf_operation operation, gf_type type, uint32_t root,
+                    uint64_t elem_count)
+{
+    gf_calls_add(&member->report.calls, operation, type, root, elem_count);
 }
 
 void gf_member_fault(struct gf_member *member, const struct gf_error *seen, bool ends)
 {
     if (is_over(member) || (member->state == GF_MEMBER_CLOSING)) return;
     member->fault = (struct control_fault){.ends = ends, .error = *seen};
-    if (member->setup.edges != NULL)
-        member->setup.edges(member->setup.edges_of, &member->fault.edges);
+    edges_ask(member, seen, &member->fault.edges);
     member->owed |= 1u << CONTROL_FAULT;
     member->standing.said = CONTROL_SAID_FAULT;
     if (member->state == GF_MEMBER_WORKS) enter(member, GF_MEMBER_FAILED);
@@ -549,6 +686,11 @@ const struct gf_error *gf_member_error(const struct gf_member *member)
     return &member->error;
 }
 
+bool gf_member_has_ended(const struct gf_member *member)
+{
+    return is_over(member) || member->fault.ends;
+}
+
 void gf_member_ready(struct gf_member *member, const struct control_ready *ready)
 {
     GF_ASSERT((member->state == GF_MEMBER_WORKS) || (member->state == GF_MEMBER_FAILED));
@@ -562,24 +704,57 @@ void gf_member_ready(struct gf_member *member, const struct control_ready *ready
 void gf_member_bye(struct gf_member *member)
 {
     if (is_over(member) || (member->state == GF_MEMBER_CLOSING)) return;
+    /* Its last calls are compared, too. */
+    if ((member->state == GF_MEMBER_WORKS) && member->connected)
+        member->owed |= 1u << CONTROL_STATUS;
     member->standing.said = CONTROL_SAID_BYE;
     member->owed |= 1u << CONTROL_BYE;
     enter(member, GF_MEMBER_CLOSING);
     flush(member);
 }
 
+/* A program that hangs in a loop of heartbeats is found out. It is told once in each place: the
+ * error of the others says that this rank computes, which its program may have said all the
+ * time. */
+static bool patience_is_spent(struct gf_member *member)
+{
+    uint64_t limit_ns = member->setup.patience_ns;
+    if ((limit_ns == 0) || (member->now_ns - member->moved_ns <= limit_ns)) return false;
+    if (member->spent_ns == member->moved_ns) return true;
+    member->spent_ns = member->moved_ns;
+    if (member->generation.world > 1)
+        gf_log_line(&member->setup.log, GF_LOG_WARN,
+                    "rank %u: gf_heartbeat() counts no more, as no operation has begun here for "
+                    "exchange.patience (%.1f s): who waits for this rank gives up exchange.timeout "
+                    "later",
+                    member->generation.rank, (double)limit_ns / 1e9);
+    return true;
+}
+
 void gf_member_heartbeat(struct gf_member *member, uint64_t now_ns, uint64_t patience_ns)
 {
-    member->now_ns = now_ns;
-    member->patience_ns = now_ns + patience_ns;
+    uint64_t timeout_ns = member->setup.terms.exchange_timeout_ns;
+    clock_go(member, now_ns);
+    if (member->state != GF_MEMBER_WORKS) return;
+    if (patience_is_spent(member)) return;
+    member->beat_ns = (now_ns > 0) ? now_ns : 1;
+    member->beat_for_ns = (patience_ns < timeout_ns) ? patience_ns : timeout_ns;
+    (void)gf_control_patience_take(&member->patience, now_ns, timeout_ns, member->beat_for_ns,
+                                   first_unbegun(member));
     if (!member->connected || (now_ns - member->status_ns < STATUS_NS)) return;
     member->owed |= 1u << CONTROL_STATUS;
     flush(member);
 }
 
+uint64_t gf_member_patience(const struct gf_member *member, uint64_t now_ns, uint64_t *from_out)
+{
+    *from_out = member->patience.from;
+    return gf_control_patience_left(&member->patience, now_ns);
+}
+
 bool gf_member_flushed(const struct gf_member *member)
 {
-    return !member->connected ||
+    return !member->connected || member->unsent ||
            ((member->owed == 0) && member->channel->driver->flushed(member->channel));
 }
 
@@ -605,6 +780,10 @@ struct gf_member *gf_member_open(const struct gf_member_setup *setup, void *stat
     member->own = (unsigned char *)(member->sizes + setup->id_count);
     member->endpoints = member->own + setup->endpoint_bytes_max;
     member->report.waits_for = GF_RANK_NONE;
+    member->report.tensor = GF_TENSOR_NONE;
+    member->moved = member->reported = member->report;
+    member->fault.error.peer = member->awaits.awaited = GF_RANK_NONE;
+    member->moved_ns = now_ns;
     member->closed.rank = GF_RANK_NONE;
     member->error = (struct gf_error){.peer = GF_RANK_NONE, .tensor = GF_TENSOR_NONE};
     member->now_ns = member->since_ns = member->lost_ns = member->heard_ns = now_ns;

@@ -30,20 +30,14 @@ struct gf_member_setup {
     const char *address; /* of the coordinator, for texts; the caller's */
     /* Which edges of this rank are broken now; asked when it fails, and at an inquiry. Or NULL. */
     void (*edges)(void *edges_of, struct control_edges *edges_out);
+    /* For texts; NULL, or an answer that is NULL or empty: it has no name. */
+    const char *(*tensor_name)(void *edges_of, uint32_t tensor);
+    /* The first operation that this rank has not begun; asked at heartbeats. NULL: 0. */
+    uint64_t (*begun)(void *edges_of);
     void *edges_of;
+    /* Heartbeats count no more once it has stood in one place for so long; 0: no limit. */
+    uint64_t patience_ns;
     struct gf_log log;
-};
-
-/* The generation that this process is a member of. */
-struct gf_generation {
-    uint32_t number; /* 0: of none yet */
-    uint32_t rank;
-    uint32_t world;
-    uint32_t network;                    /* a gf_network */
-    uint32_t lead;                       /* the lowest rank that has the common state */
-    bool lags;                           /* some rank needs it */
-    bool comes_in;                       /* this one does, whatever it was before */
-    struct gf_members_progress progress; /* the common one */
 };
 
 struct gf_member;
@@ -55,6 +49,7 @@ struct gf_member *gf_member_open(const struct gf_member_setup *setup, void *stat
                                  struct gf_channel *channel, uint64_t now_ns);
 /* Takes what has come and sends what there is; bounded work, never blocks. */
 gf_member_state gf_member_poll(struct gf_member *member, uint64_t now_ns);
+gf_member_state gf_member_stands(const struct gf_member *member);
 /* LISTED: what the generation to come is. Once the caller's link is open for it, it hands in the
  * link's endpoint[endpoint_bytes], which is copied. False: there is none, or it has been handed
  * in. */
@@ -75,12 +70,26 @@ void gf_member_fault(struct gf_member *member, const struct gf_error *seen, bool
 /* FAILED: the coordinator has said whose fault it is, and gf_member_error() is that. */
 bool gf_member_is_found(const struct gf_member *member);
 const struct gf_error *gf_member_error(const struct gf_member *member);
+/* GONE or ENDED, or it has said that it ends. */
+bool gf_member_has_ended(const struct gf_member *member);
 /* FAILED and found, or WORKS where `planned`: its operations have ended. */
 void gf_member_ready(struct gf_member *member, const struct control_ready *ready);
 /* WORKS: it closes. */
 void gf_member_bye(struct gf_member *member);
-/* STATUS now, at most every 100 ms: it computes, and asks to be awaited for patience_ns. */
+/* CLOSING: a rank that has not closed and is awaited, and in words where it is; "" and GF_RANK_NONE:
+ * none is known. Who waits no longer says so, and ends alone: it breaks nobody's step. */
+const char *gf_member_awaits(const struct gf_member *member, uint32_t *rank_out);
+/* This rank posts a public request: all ranks must post the same ones. Within about a second of
+ * polling, at an inquiry or when ranks close, whoever does otherwise is named with both calls
+ * (GF_ERR_MISMATCH on all ranks). */
+void gf_member_call(struct gf_member *member, gf_operation operation, gf_type type, uint32_t root,
+                    uint64_t elem_count);
+/* STATUS now, at most every 100 ms: it computes, and asks to be awaited for patience_ns, at most
+ * exchange.timeout. The others hear of it. */
 void gf_member_heartbeat(struct gf_member *member, uint64_t now_ns, uint64_t patience_ns);
+/* For how much longer some rank, this or another one, asks to be awaited, and from which operation
+ * on (struct gf_wait, order); 0: none does. */
+uint64_t gf_member_patience(const struct gf_member *member, uint64_t now_ns, uint64_t *from_out);
 bool gf_member_flushed(const struct gf_member *member); /* all words have left */
 
 #endif

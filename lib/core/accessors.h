@@ -4,22 +4,10 @@
 
 #include "lib/context.h"
 
-/* Of rank `rank`, to the link; and back, GF_RANK_NONE where it is of this epoch no longer. */
-static inline uint32_t gf_member_id_of(const gf_context *gf, uint32_t rank)
-{
-    return gf_member_at(gf->ids, rank);
-}
-static inline uint32_t gf_rank_of(const gf_context *gf, uint32_t member_id)
-{
-    return ((gf->ids == NULL) || (member_id == GF_RANK_NONE))
-               ? member_id
-               : gf_members_rank(gf->members, member_id);
-}
-
-/* Ranks may come and go: the configuration says so, or the launcher, which tells who has ended. */
+/* Ranks may come and go. */
 static inline bool gf_is_elastic(const gf_context *gf)
 {
-    return gf->config.job.elastic || (gf->change.ended_fd >= 0);
+    return gf->config.job.elastic;
 }
 
 /* Ranks of a node sum in each other's memory. */
@@ -64,10 +52,11 @@ static inline bool gf_keeps_scale(const gf_context *gf, gf_type type)
     if (gf->config.optimizer.kind == GF_OPTIMIZER_NONE) return false;
     return (type != GF_TYPE_F32) || gf->step.update_scales;
 }
-/* What failed is not this rank's own, and its drivers are open: there may be another epoch. */
+/* What failed is not this rank's own, and its drivers are open: there may be another
+ * generation. */
 static inline bool gf_may_go_on(const gf_context *gf)
 {
-    if ((gf->members == NULL) || gf_members_is_final(gf->members)) return false;
+    if ((gf->control == NULL) || gf_control_is_final(gf->control)) return false;
     return (gf->error.code == GF_ERR_PEER) || (gf->error.code == GF_ERR_LINK) ||
            (gf->error.code == GF_ERR_TIMEOUT);
 }
@@ -99,6 +88,12 @@ static inline uint64_t gf_now(gf_context *gf)
 static inline uint64_t gf_awake(const gf_context *gf)
 {
     return gf->polled.at_ns - gf->polled.away_ns;
+}
+/* A turn of member and coordinator, which are told where this rank is. */
+static inline gf_control_state gf_control_turn(gf_context *gf)
+{
+    gf->position.step = gf_steps(gf);
+    return gf_control_poll(gf->control, gf_awake(gf), &gf->position);
 }
 
 #endif

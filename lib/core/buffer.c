@@ -157,7 +157,7 @@ bool gf_buffer_start(gf_context *gf, uint32_t number)
         .collective = GF_COLL_ALLREDUCE,
         .elem_count = buffer->elem_count,
         .packed = gf->pack + at,
-        .tag = gf_tag(gf->epoch, gf->step.number, number),
+        .tag = gf_tag(gf->generation, gf->step.number, number),
         .buffer = buffer,
         .gradient = gf->gradient + buffer->gradient_offset,
         .host = gf->pack_host + at,

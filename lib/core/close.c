@@ -1,9 +1,13 @@
 /* Leaving, closing, and a sign of life in between. */
+#include <stdio.h>
+
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 #include "lib/core/device_work.h"
 #include "lib/device/device.h"
 #include "drivers/arithmetic.h"
+
+#define FLUSH_POLLS 64u
 
 void gf_drivers_close(gf_context *gf)
 {
@@ -12,35 +16,33 @@ void gf_drivers_close(gf_context *gf)
         if (gf->link != NULL) (void)gf_device_region_close(gf);
     }
     if (gf->link != NULL) gf->link->driver->close(gf->link);
-    if (gf->rendezvous != NULL) gf->rendezvous->driver->close(gf->rendezvous);
+    if (gf->control != NULL) gf_control_close(gf->control);
     if (gf->gpu != NULL) gf->gpu->driver->close(gf->gpu);
     gf->link = NULL;
-    gf->rendezvous = NULL;
+    gf->control = NULL;
     gf->gpu = NULL;
-    gf->members = NULL;
-    gf->position = NULL;
 }
 
 /* The others may still need what this rank has sent: progress until all have said that they
- * leave. */
+ * leave. Where the coordinator runs here the job would end with it, so nobody is left behind. */
 static gf_status leave_progress(gf_context *gf, void *arg)
 {
     uint64_t now_ns = gf_poll_begin(gf);
     uint64_t from;
-    gf_status status;
     (void)arg;
     if (gf->error.code != GF_OK) return gf_failing_poll(gf, now_ns);
     if (gf_aborted(gf)) return gf_enter(gf);
-    /* the others have been told why, which is no failure of this one */
-    if (gf->opening.left_late) return GF_ERR_TIMEOUT;
     (void)gf->link->driver->progress(gf->link);
-    status = gf_members_leave(gf->members, gf_awake(gf));
-    if (status < 0) return gf_fail_from(gf, gf_members_error(gf->members));
-    if ((status != GF_AGAIN) || (gf_awake(gf) <= gf->opening.leave_ns) ||
-        (gf_members_patience(gf->members, gf_awake(gf), &from) > 0))
-        return status;
-    if (gf_members_leave_late(gf->members) == GF_AGAIN) return GF_AGAIN;
-    gf->opening.left_late = true;
+    switch (gf_control_turn(gf)) {
+    case GF_CONTROL_LEFT:
+        if (gf_control_hosts(gf->control) && !gf_control_flushed(gf->control)) return GF_AGAIN;
+        return GF_OK;
+    case GF_CONTROL_ENDED: return gf_fail_from(gf, gf_control_error(gf->control));
+    default: break;
+    }
+    if (gf_control_hosts(gf->control) || (gf_awake(gf) <= gf->opening.leave_ns) ||
+        (gf_control_patience(gf->control, gf_awake(gf), &from) > 0))
+        return GF_AGAIN;
     gf_log_line(
         &gf->log, GF_LOG_WARN,
         "gf_close: not all ranks have finished within exchange.timeout (%.1f s): rank %u ends "
@@ -56,8 +58,6 @@ static gf_status leave_begin(gf_context *gf)
     gf_status status = gf_enter(gf);
     if (status < 0) return status;
     (void)gf_poll_begin(gf);
-    /* tells the others */
-    if (gf->phase == GF_PHASE_JOIN) (void)gf_members_leave(gf->members, gf_awake(gf));
     if ((gf->phase == GF_PHASE_WARM) || (gf->phase == GF_PHASE_STEP) || !gf_requests_idle(gf))
         return gf_fail(gf, GF_ERR_ABORTED, GF_OPERATION_CLOSE, gf->rank, GF_TENSOR_NONE,
                        "rank %u closed its context while %s was under way, in step %llu", gf->rank,
@@ -67,7 +67,20 @@ static gf_status leave_begin(gf_context *gf)
     if (gf->on_device) gf_ipc_close(gf);
     gf->phase = GF_PHASE_LEAVE;
     gf->opening.leave_ns = gf_awake(gf) + gf->config.exchange.timeout_ns;
+    gf_control_bye(gf->control, gf_steps(gf));
     return GF_OK;
+}
+
+/* Whoever could go on and does not says so, or the others would wait for it. */
+static void give_up(gf_context *gf)
+{
+    gf_control_state stands = gf_control_stands(gf->control);
+    if ((stands == GF_CONTROL_LEAVES) || gf_control_is_final(gf->control)) return;
+    struct gf_error error = gf->error;
+    if (error.code == GF_OK) error.code = GF_ERR_ABORTED;
+    if (error.text[0] == '\0')
+        (void)snprintf(error.text, sizeof error.text, "it closed its context");
+    gf_control_fault(gf->control, &error, gf_steps(gf), true);
 }
 
 /* GF_AGAIN: there is something to wait for; anything else is the answer. */
@@ -94,6 +107,20 @@ gf_status gf_close_wait_for(gf_context *gf, uint64_t bound_ns)
     return (status == GF_AGAIN) ? gf_wait_for(gf, leave_progress, NULL, bound_ns) : status;
 }
 
+/* What was told goes out before the connection ends. */
+static void words_flush(gf_context *gf)
+{
+    const uint64_t end_ns = gf_poll_begin(gf) + GF_FLUSH_NS;
+    uint64_t now_ns = 0;
+    uint32_t same = 0; /* polls that found one time: a simulated clock may wait for this one */
+    while (!gf_control_flushed(gf->control) && (now_ns < end_ns) && (same < FLUSH_POLLS)) {
+        uint64_t then_ns = now_ns;
+        (void)gf_control_turn(gf);
+        now_ns = gf_poll_begin(gf);
+        same = (now_ns == then_ns) ? same + 1 : 0;
+    }
+}
+
 gf_status gf_close(gf_context *gf)
 {
     GF_COMPUTES();
@@ -103,17 +130,40 @@ gf_status gf_close(gf_context *gf)
     status = leave_begin(gf);
     if ((status == GF_OK) && (gf->phase == GF_PHASE_LEAVE))
         status = gf_wait(gf, leave_progress, NULL);
-    /* what was told goes out before the connection ends */
-    for (uint64_t end_ns = gf_poll_begin(gf) + GF_FLUSH_NS;
-         (gf->rendezvous != NULL) && !gf->rendezvous->driver->flushed(gf->rendezvous) &&
-         (gf_poll_begin(gf) < end_ns);)
-        (void)gf_members_poll(gf->members, gf_awake(gf));
+    if (gf->control != NULL) give_up(gf);
+    if (gf->control != NULL) words_flush(gf);
     gf_failing_cut(gf);
     gf_drivers_close(gf);
     gf->phase = GF_PHASE_CLOSED;
     gf->magic = 0;
     /* what failed is known */
     return ((status == GF_ERR_TIMEOUT) && (gf->error.code == GF_OK)) ? status : GF_OK;
+}
+
+/* It is had for exchange.patience_ns in one place, and no longer. */
+static uint64_t patience_ns(gf_context *gf)
+{
+    struct gf_polled *polled = &gf->polled;
+    const uint64_t most_ns = gf->config.exchange.patience_ns;
+    const uint64_t place = gf->under_way.sequence + (gf->step.number << 32) + gf->phase;
+    if (polled->place != place) {
+        polled->place = place;
+        polled->place_ns = gf_awake(gf);
+        polled->place_spent = false;
+    }
+    const uint64_t here_ns = gf_awake(gf) - polled->place_ns;
+    if (here_ns > most_ns) {
+        if (!polled->place_spent)
+            gf_log_line(&gf->log, GF_LOG_WARN,
+                        "rank %u: gf_heartbeat() was called in one place for longer than "
+                        "exchange.patience (%.1f s): who waits for this rank gives up "
+                        "exchange.timeout after that",
+                        gf->rank, (double)most_ns * 1e-9);
+        polled->place_spent = true;
+        return 0;
+    }
+    const uint64_t left_ns = most_ns - here_ns;
+    return (left_ns < gf->config.exchange.timeout_ns) ? left_ns : gf->config.exchange.timeout_ns;
 }
 
 gf_status gf_heartbeat(gf_context *gf)
@@ -125,8 +175,8 @@ gf_status gf_heartbeat(gf_context *gf)
     if (gf->phase == GF_PHASE_LEFT)
         return gf_refuse(gf, GF_ERR_STATE, "gf_heartbeat: this rank has left");
     now_ns = gf_poll_begin(gf);
-    gf_members_heartbeat(gf->members, gf_awake(gf));
-    gf->polled.members_skip = 0;
+    gf_control_heartbeat(gf->control, gf_awake(gf), patience_ns(gf));
+    gf->polled.control_skip = 0;
     gf->polled.link_ns = 0;
     /* gf_regroup_poll() moves the rest; no link that fails ends it */
     if (gf->phase == GF_PHASE_AGREE) return GF_OK;

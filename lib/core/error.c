@@ -1,7 +1,7 @@
 /* How a context fails. The first failure is recorded, sticks, and is told; then, a poll at a time,
- * the ranks agree on the culprit (gf_members_attribute), a step that is half written is written, and
- * what is under way is ended, because buffers may still be written to; only then do polls answer
- * with the error. */
+ * the coordinator's finding is awaited, a step that is half written is written, and what is under
+ * way is ended, because buffers may still be written to; only then do polls answer with the
+ * error. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 
 /* What has not ended by then is ended by dropping the link: over shared memory, all that was under
  * way with a process that has died. Every error is told this much later, so it is short. A new link
- * is made by who shrinks. */
+ * is made by who goes on. */
 #define DRAIN_NS UINT64_C(200000000)
 
 void gf_context_mark(gf_context *gf)
@@ -37,45 +37,42 @@ static void error_fill(gf_context *gf, gf_status code, gf_operation operation, u
 /* A job that goes on without its dead recovers, or says why it does not. */
 static void failure_log(const gf_context *gf)
 {
-    bool goes_on = (gf->together_ns != 0) && gf_is_elastic(gf);
+    bool goes_on = (gf->together_ns != 0) && gf_is_elastic(gf) && (gf->control != NULL) &&
+                   !gf_control_is_final(gf->control);
     bool died = (gf->error.code == GF_ERR_PEER) || (gf->error.code == GF_ERR_LINK) ||
                 (gf->error.code == GF_ERR_TIMEOUT);
     gf_log_line(&gf->log, (goes_on && died) ? GF_LOG_WARN : GF_LOG_ERROR, "rank %u: %s", gf->rank,
                 gf->error.text);
 }
 
-static void waits_now(gf_context *gf, uint64_t now_ns, struct gf_waits *waits_out)
+/* Of a failure like that the others may go on, and this rank with them, unless it is its own
+ * fault. */
+static bool may_be_anothers(const gf_context *gf)
 {
-    gf_ops_waits(gf, now_ns, waits_out);
-    gf_join_unreached(gf, &waits_out->unreached);
+    return (gf->world > 1) && ((gf->error.code == GF_ERR_TIMEOUT) ||
+                               (gf->error.code == GF_ERR_LINK) || (gf->error.code == GF_ERR_PEER));
 }
 
-/* From here on nothing new starts. Timeouts and lost links are somebody's fault: that is asked for
- * first, unless the members have said so already. */
-static void failing_begin(gf_context *gf, bool attributed)
+/* From here on nothing new starts. Whose fault it is the coordinator is asked first, unless it has
+ * said so already, or this rank cannot go on anyway: then the others are told. */
+static void failing_begin(gf_context *gf, bool is_found)
 {
-    /* The members know each other, in JOIN from the epoch before or once all have joined, and have
-     * not said it themselves. */
-    bool joined = (gf->phase == GF_PHASE_JOIN) && gf_members_joined(gf->members);
-    bool tells = !attributed &&
-                 ((gf->phase == GF_PHASE_READY) || (gf->phase == GF_PHASE_STEP) ||
-                  (gf->phase == GF_PHASE_WARM) || joined || (gf->change.state == GF_CHANGE_JOIN));
+    gf_control_state stands =
+        (gf->control != NULL) ? gf_control_stands(gf->control) : GF_CONTROL_ENDED;
+    bool works = (stands == GF_CONTROL_WORKS) || (stands == GF_CONTROL_FAILED);
+    bool is_late = (gf->change.state != GF_CHANGE_NONE) && gf->change.final;
+    bool ends = !works || is_late || !may_be_anothers(gf);
     gf->failing.linked = !gf_joins(gf);
     gf->failing.writes = gf_step_is_cut(gf);
-    gf->failing.attributes =
-        tells && (gf->world > 1) &&
-        ((gf->error.code == GF_ERR_TIMEOUT) || (gf->error.code == GF_ERR_LINK));
-    gf->failing.waits.count = 0;
-    gf->failing.waits.unreached = (struct gf_unreached){.code = GF_OK};
-    gf->failing.waits_ns = gf_now(gf);
-    if (gf->failing.attributes) waits_now(gf, gf->failing.waits_ns, &gf->failing.waits);
-    gf->phase = GF_PHASE_FAILING;
+    gf->failing.asks = !is_found && !ends;
     gf->failing.begin_ns = gf_awake(gf);
+    /* with what the link shows now: what follows ends connections */
+    if (!is_found && (gf->control != NULL))
+        gf_control_fault(gf->control, &gf->error, gf_steps(gf), ends);
+    gf->phase = GF_PHASE_FAILING;
     gf_ops_cancel(gf, gf->error.code);
-    if (tells && !gf->failing.attributes && (gf->error.code != GF_ERR_PEER))
-        gf_members_tell(gf->members, &gf->error);
     if (gf->failing.linked) gf_wake(gf); /* behind the word, so that it is there */
-    if (!gf->failing.attributes) failure_log(gf);
+    if (!gf->failing.asks) failure_log(gf);
 }
 
 gf_status gf_fail(gf_context *gf, gf_status code, gf_operation operation, uint32_t peer,
@@ -94,26 +91,56 @@ gf_status gf_fail(gf_context *gf, gf_status code, gf_operation operation, uint32
 gf_status gf_fail_fault(gf_context *gf, const struct gf_fault *fault, gf_operation operation)
 {
     if (gf->error.code != GF_OK) return gf->error.code;
-    uint32_t rank = gf_rank_of(gf, fault->peer);
-    error_fill(gf, (fault->code == GF_OK) ? GF_ERR_LINK : fault->code, operation, rank,
+    error_fill(gf, (fault->code == GF_OK) ? GF_ERR_LINK : fault->code, operation, fault->peer,
                GF_TENSOR_NONE);
     gf_error_take(&gf->error, fault);
-    size_t used = strlen(gf->error.text);
-    if (rank != fault->peer)
-        (void)snprintf(gf->error.text + used, sizeof gf->error.text - used,
-                       " (by member id: %u is rank %u of epoch %u)", fault->peer, rank, gf->epoch);
+    if (gf->error.code == GF_ERR_LINK) gf->failing.link_peer = fault->peer;
     failing_begin(gf, false);
     return gf->error.code;
+}
+
+/* "; rank 1 was in step 7, operation step, tensor 12 \"conv1.weight\"": what this rank was at, where
+ * the finding says of nobody where it was. */
+static void place_tell(gf_context *gf)
+{
+    char tensor[64] = "";
+    size_t used = strlen(gf->error.text);
+    gf_operation doing = gf->error.operation;
+    if (gf->error.tensor < gf->tensor_count)
+        (void)snprintf(tensor, sizeof tensor, ", tensor %u \"%.32s\"", gf->error.tensor,
+                       gf->tensors[gf->error.tensor].name);
+    if ((doing == GF_OPERATION_NONE) || (strstr(gf->error.text, "in step ") != NULL)) return;
+    (void)snprintf(gf->error.text + used, sizeof gf->error.text - used,
+                   "; rank %u was in step %llu, operation %s%s", gf->rank,
+                   (unsigned long long)gf->step.number, gf_operation_name(doing), tensor);
+}
+
+/* The coordinator's finding becomes this rank's error. Step and tensor are this rank's own. */
+static void finding_take(gf_context *gf, const struct gf_error *found)
+{
+    bool is_cut =
+        gf_control_is_final(gf->control) && gf_is_elastic(gf) && (found->peer == gf->rank);
+    struct gf_error before = gf->error;
+    gf->error = *found;
+    gf->error.rank = gf->rank;
+    gf->error.step = gf->step.number;
+    if (before.code != GF_OK) {
+        gf->error.operation = before.operation;
+        gf->error.tensor = before.tensor;
+        gf->error.foreign_code = before.foreign_code;
+        memcpy(gf->error.foreign_call, before.foreign_call, sizeof gf->error.foreign_call);
+    } else {
+        gf->error.operation = gf_doing(gf);
+        gf->error.tensor = gf->position.tensor;
+    }
+    if (is_cut) gf->error.code = GF_ERR_PEER; /* the others go on without it */
+    place_tell(gf);
 }
 
 gf_status gf_fail_from(gf_context *gf, const struct gf_error *error)
 {
     if (gf->error.code != GF_OK) return gf->error.code;
-    gf_operation doing = gf_doing(gf);
-    gf->error = *error;
-    gf->error.rank = gf->rank;
-    /* the culprit did nothing */
-    if (gf->error.operation == GF_OPERATION_NONE) gf->error.operation = doing;
+    finding_take(gf, error);
     failing_begin(gf, true);
     return gf->error.code;
 }
@@ -153,7 +180,7 @@ gf_operation gf_doing(const gf_context *gf)
     case GF_PHASE_STEP:
         return (gf->step.state >= GF_STEP_VOTED) ? GF_OPERATION_VOTE : GF_OPERATION_STEP;
     case GF_PHASE_LEAVE: return GF_OPERATION_CLOSE;
-    case GF_PHASE_AGREE: return GF_OPERATION_SHRINK;
+    case GF_PHASE_AGREE: return GF_OPERATION_REGROUP;
     case GF_PHASE_READY:
     case GF_PHASE_LEFT:
     case GF_PHASE_FAILING:
@@ -170,24 +197,16 @@ static bool drained(gf_context *gf, uint64_t now_ns)
     return gf_ops_drained(gf, now_ns) && device;
 }
 
-/* Asks whose fault it is; false: that is known. */
+/* Is the finding still awaited? Once it is here it is the error. */
 static bool asks(gf_context *gf)
 {
-    struct gf_error culprit = gf->error;
-    gf_status status;
-    if (!gf->failing.attributes) return false;
-    status = gf_members_attribute(gf->members, gf_awake(gf), &gf->error, &culprit);
-    if (status == GF_AGAIN) return true;
-    if (status == GF_OK) {
-        /* what the link saw would be lost */
-        if ((gf->error.code == GF_ERR_LINK) && (strcmp(gf->error.text, culprit.text) != 0))
-            gf_log_line(&gf->log, GF_LOG_WARN, "rank %u: %s", gf->rank, gf->error.text);
-        gf->error.code = culprit.code;
-        gf->error.peer = culprit.peer;
-        if (culprit.operation != GF_OPERATION_NONE) gf->error.operation = culprit.operation;
-        memcpy(gf->error.text, culprit.text, sizeof gf->error.text);
-    }
-    gf->failing.attributes = false;
+    if (!gf->failing.asks) return false;
+    if (!gf_control_is_found(gf->control)) return true;
+    /* what the link saw would be lost */
+    if (gf->error.code == GF_ERR_LINK)
+        gf_log_line(&gf->log, GF_LOG_WARN, "rank %u: %s", gf->rank, gf->error.text);
+    finding_take(gf, gf_control_error(gf->control));
+    gf->failing.asks = false;
     failure_log(gf);
     return false;
 }
@@ -201,12 +220,21 @@ static bool writes(gf_context *gf, uint64_t now_ns)
     return gf->failing.writes;
 }
 
+/* The coordinator that ends with this process has yet to tell the others why: once this answers,
+ * nobody may poll any more. */
+static bool tells_on(const gf_context *gf)
+{
+    return (gf->control != NULL) && gf_control_hosts(gf->control) &&
+           gf_control_is_final(gf->control) && !gf_control_flushed(gf->control) &&
+           (gf_awake(gf) - gf->failing.begin_ns < DRAIN_NS);
+}
+
 gf_status gf_failing_poll(gf_context *gf, uint64_t now_ns)
 {
     bool is_asking;
     if (gf->phase == GF_PHASE_FAILED) return gf->error.code;
     (void)gf->link->driver->progress(gf->link);
-    if (gf->members != NULL) (void)gf_members_poll(gf->members, gf_awake(gf));
+    if (gf->control != NULL) (void)gf_control_turn(gf);
     is_asking = asks(gf); /* first: nobody waits for the word while this rank writes */
     if (writes(gf, now_ns) || is_asking) {
         gf->failing.begin_ns = gf_awake(gf);
@@ -221,30 +249,23 @@ gf_status gf_failing_poll(gf_context *gf, uint64_t now_ns)
             gf_link_cut(gf);
         (void)drained(gf, now_ns);
     }
+    if (tells_on(gf)) return GF_AGAIN;
     gf->phase = GF_PHASE_FAILED;
     return gf->error.code;
 }
 
-uint64_t gf_begun_answer(void *context)
+bool gf_edge_is_broken(void *context, uint32_t rank, struct gf_fault *fault_out)
 {
     const gf_context *gf = context;
-    return gf->under_way.taken;
-}
-
-void gf_waits_answer(void *context, struct gf_waits *waits_out)
-{
-    gf_context *gf = context;
-    if ((gf->phase != GF_PHASE_FAILING) && (gf->phase != GF_PHASE_FAILED)) {
-        waits_now(gf, gf_now(gf), waits_out);
-        return;
-    }
-    *waits_out = gf->failing.waits;
-    waits_out->age_ns = gf_now(gf) - gf->failing.waits_ns;
+    if ((gf->error.code == GF_ERR_LINK) && (rank == gf->failing.link_peer)) return true;
+    if (gf_join_lacks(gf, rank)) return true;
+    if ((gf->link == NULL) || (gf->link->driver->edge_is_broken == NULL)) return false;
+    return gf->link->driver->edge_is_broken(gf->link, rank, fault_out);
 }
 
 void gf_failing_cut(gf_context *gf)
 {
-    if ((gf->phase != GF_PHASE_FAILING) || !gf->failing.attributes) return;
+    if ((gf->phase != GF_PHASE_FAILING) || !gf->failing.asks) return;
     gf_log_line(&gf->log, GF_LOG_ERROR,
                 "rank %u: %s (closed before the ranks had found out whose fault it is)", gf->rank,
                 gf->error.text);

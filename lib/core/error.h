@@ -2,21 +2,19 @@
 #ifndef GF_ERROR_H
 #define GF_ERROR_H
 
-#include "lib/membership/members.h"
+#include "lib/control/control.h"
 #include "drivers/fault.h"
 
 struct gf_failing {
-    bool linked;           /* it failed after the warm-up: all connections are made */
-    bool attributes;       /* the culprit is still being asked for */
-    bool writes;           /* a step is still being written (gf_step_write()) */
-    uint64_t begin_ns;     /* of the draining */
-    struct gf_waits waits; /* as the first failure found them: what follows cancels them */
-    uint64_t waits_ns;     /* when */
+    bool linked;        /* it failed after the warm-up: all connections are made */
+    bool asks;          /* the coordinator's finding is awaited */
+    bool writes;        /* a step is still being written (gf_step_write()) */
+    uint64_t begin_ns;  /* of the draining */
+    uint32_t link_peer; /* a link's fault named it: that edge is broken; GF_RANK_NONE */
 };
 
-/* The members ask how many operations this rank has begun, and for whom it waits. */
-uint64_t gf_begun_answer(void *context);
-void gf_waits_answer(void *context, struct gf_waits *waits_out);
+/* gf_control_setup.edge_is_broken: the link's evidence. */
+bool gf_edge_is_broken(void *context, uint32_t rank, struct gf_fault *fault_out);
 void gf_context_mark(gf_context *gf);        /* valid, and this process's */
 gf_operation gf_doing(const gf_context *gf); /* for errors: what is under way */
 /* GF_OK; GF_ERR_PARAM: no open context; GF_ERR_STATE: a forked child */
@@ -30,7 +28,7 @@ __attribute__((format(printf, 6, 7))) gf_status gf_fail(gf_context *gf, gf_statu
                                                         uint32_t tensor, const char *format, ...);
 /* The same from a driver's fault. */
 gf_status gf_fail_fault(gf_context *gf, const struct gf_fault *fault, gf_operation operation);
-/* what the members have agreed on */
+/* what the coordinator has found */
 gf_status gf_fail_from(gf_context *gf, const struct gf_error *error);
 /* A refused call that leaves the context as it is: logged, not sticky. */
 __attribute__((format(printf, 3, 4))) gf_status gf_refuse(gf_context *gf, gf_status code,

@@ -66,14 +66,12 @@ static void sums_add(gf_context *gf, const struct gf_buffer *buffer, const struc
 static void sources_add(gf_context *gf, const struct gf_op *op, const struct gf_buffer *buffer,
                         struct gf_check check)
 {
-    const uint32_t *members =
-        (op->algorithm == GF_ALGORITHM_HIERARCHY) ? gf->nodes.of.local : gf->ids;
+    const uint32_t *ranks = (op->algorithm == GF_ALGORITHM_HIERARCHY) ? gf->nodes.of.local : NULL;
     uint32_t source = (uint32_t)(check.bad_first >> GF_SOURCE_SHIFT);
     if (check.bad_count == 0) return;
     check.bad_first &= (UINT64_C(1) << GF_SOURCE_SHIFT) - 1;
     gf->finite.local_count += check.bad_count;
-    first_put(gf, gf_rank_of(gf, gf_member_at(members, source)), buffer, &check,
-              &gf->finite.first_key);
+    first_put(gf, gf_rank_at(ranks, source), buffer, &check, &gf->finite.first_key);
 }
 
 /* Counters of a sparse buffer count packed elements: where the first one lies in the pool. */

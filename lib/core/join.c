@@ -25,43 +25,52 @@ static void awaited_set(gf_context *gf, uint32_t rank, bool is_awaited)
     *bits = (unsigned char)(is_awaited ? *bits | bit : *bits & ~bit);
 }
 
-/* The link knows ranks by their member ids. */
-static void unreached_note(gf_context *gf, uint32_t rank, struct gf_unreached *unreached)
+/* Why ranks are not reached: what is known best. */
+struct unreached {
+    gf_status code; /* GF_OK: nothing is known */
+    uint32_t peer;
+    int64_t foreign_code;
+    char text[240];
+};
+
+static void unreached_note(gf_context *gf, uint32_t rank, struct unreached *unreached)
 {
     struct gf_fault fault = {.code = GF_OK, .peer = GF_RANK_NONE};
     size_t bytes;
-    const void *endpoint = gf_members_endpoint(gf->members, rank, &bytes);
-    uint32_t id = gf_member_id_of(gf, rank);
+    const void *endpoint = gf_control_endpoint(gf->control, rank, &bytes);
     if (gf->link->driver->unreached == NULL) return;
-    gf->link->driver->unreached(gf->link, id, endpoint, bytes, &fault);
-    /* what is known best: what this rank lacks, then what the kernel says */
+    gf->link->driver->unreached(gf->link, rank, endpoint, bytes, &fault);
+    /* what this rank lacks, then what the kernel says */
     if ((fault.code == GF_OK) || (unreached->code == GF_ERR_SYSTEM)) return;
     if ((unreached->code != GF_OK) && (fault.code != GF_ERR_SYSTEM) &&
         ((unreached->foreign_code != 0) || (fault.foreign_code == 0)))
         return;
     unreached->code = fault.code;
-    unreached->peer = gf_rank_of(gf, fault.peer);
+    unreached->peer = fault.peer;
     unreached->foreign_code = fault.foreign_code;
     (void)snprintf(unreached->text, sizeof unreached->text, "%s", fault.text);
 }
 
-void gf_join_unreached(gf_context *gf, struct gf_unreached *unreached_out)
+static void unreached_seek(gf_context *gf, struct unreached *unreached_out)
 {
     memset(unreached_out, 0, sizeof *unreached_out);
-    if ((gf->phase != GF_PHASE_JOIN) || (gf->warm.connect_ns == 0) ||
-        (gf_awake(gf) - gf->warm.connect_ns < gf_grace_ns(gf->config.exchange.timeout_ns)))
-        return;
-    unreached_out->any = true;
-    memcpy(unreached_out->ranks, gf->warm.awaited, sizeof unreached_out->ranks);
+    if (gf_awake(gf) - gf->warm.connect_ns < gf_grace_ns(gf->config.exchange.timeout_ns)) return;
     for (uint32_t rank = 0; rank < gf->world; rank++)
         if (is_awaited(gf, rank)) unreached_note(gf, rank, unreached_out);
+}
+
+bool gf_join_lacks(const gf_context *gf, uint32_t rank)
+{
+    return (gf->phase == GF_PHASE_JOIN) && (gf->warm.connect_ns != 0) &&
+           (gf_awake(gf) - gf->warm.connect_ns >= gf_grace_ns(gf->config.exchange.timeout_ns)) &&
+           is_awaited(gf, rank);
 }
 
 /* Some are still under way. A lost packet is sent again, a host may still come up: only the
  * deadline ends it, but who reads the log knows before. */
 static gf_status connecting(gf_context *gf)
 {
-    struct gf_unreached unreached;
+    struct unreached unreached;
     uint64_t timeout_ns = gf->config.exchange.timeout_ns;
     uint64_t span_ns;
     uint32_t rank = 0;
@@ -70,7 +79,7 @@ static gf_status connecting(gf_context *gf)
     if ((span_ns <= timeout_ns) &&
         (gf->warm.warned || (span_ns < timeout_ns / 2) || (span_ns < LONG_NS)))
         return GF_AGAIN;
-    gf_join_unreached(gf, &unreached);
+    unreached_seek(gf, &unreached);
     while (!is_awaited(gf, rank)) rank++;
     if (unreached.code == GF_OK) {
         unreached.peer = rank;
@@ -94,9 +103,8 @@ static gf_status peers_connect(gf_context *gf)
     for (uint32_t i = 0; (i < CONNECTS_A_POLL) && (gf->warm.asked < gf->world); i++) {
         size_t endpoint_bytes;
         uint32_t rank = gf->warm.asked++;
-        const void *endpoint = gf_members_endpoint(gf->members, rank, &endpoint_bytes);
-        uint32_t id = gf_member_id_of(gf, rank);
-        gf_status status = gf->link->driver->connect(gf->link, id, endpoint, endpoint_bytes);
+        const void *endpoint = gf_control_endpoint(gf->control, rank, &endpoint_bytes);
+        gf_status status = gf->link->driver->connect(gf->link, rank, endpoint, endpoint_bytes);
         /* each by itself: an inquiry in the middle of a turn wants those of the turn before, too */
         awaited_set(gf, rank, status == GF_AGAIN);
         if (status == GF_AGAIN) gf->warm.connecting++;
@@ -111,7 +119,7 @@ static gf_status peers_connect(gf_context *gf)
     }
     if ((gf->link->fault.code != GF_ERR_SYSTEM) && (gf->warm.unreached == gf->world - 1) &&
         ((gf->world > 2) || (gf->rank == 1)))
-        gf->link->fault.peer = gf_member_id_of(gf, gf->rank);
+        gf->link->fault.peer = gf->rank;
     return gf_fail_fault(gf, &gf->link->fault, GF_OPERATION_JOIN);
 }
 
@@ -123,8 +131,7 @@ static void neighbours_count(gf_context *gf)
     cpu_set_t cores;
     int core_count;
     for (uint32_t r = 0; r < gf->world; r++)
-        if ((r != gf->rank) && (gf->link->driver->map(gf->link, gf_member_id_of(gf, r)) != NULL))
-            local++;
+        if ((r != gf->rank) && (gf->link->driver->map(gf->link, r) != NULL)) local++;
     CPU_ZERO(&cores);
     core_count = (sched_getaffinity(0, sizeof cores, &cores) == 0) ? CPU_COUNT(&cores) : 0;
     if (core_count <= 1) core_count = (int)sysconf(_SC_NPROCESSORS_ONLN);
@@ -202,31 +209,48 @@ static void opened(gf_context *gf)
                     gf->gpu->driver->name, gf_path_name(gf_path_of(gf)));
 }
 
-/* The join has shown on how many nodes the ranks are. */
-static gf_status link_fit(gf_context *gf)
+/* LIST has come: this is the first generation, or the job has begun before and takes this process
+ * in. */
+static gf_status list_take(gf_context *gf)
 {
-    const void *endpoint;
-    size_t endpoint_bytes;
-    uint32_t network;
+    struct gf_generation to;
+    struct gf_fault fault = {.code = GF_OK, .peer = GF_RANK_NONE};
     gf_status status;
-    if (!gf_members_link_due(gf->members, &network)) return GF_AGAIN;
-    status = gf_link_renew(gf, network, &endpoint, &endpoint_bytes);
-    if ((status < 0) && (gf->error.code != GF_OK)) return status;
-    if ((status < 0) && (gf->link->fault.code == GF_OK))
-        return gf_device_failed(gf, GF_OPERATION_JOIN);
-    if (status < 0) return gf_fail_fault(gf, &gf->link->fault, GF_OPERATION_JOIN);
-    gf_members_link_renewed(gf->members, endpoint, endpoint_bytes);
-    return GF_AGAIN;
+    if (!gf_control_list_due(gf->control, &to)) {
+        if (gf_awake(gf) < gf->opening.join_ns) return GF_AGAIN;
+        return gf_fail(gf, GF_ERR_TIMEOUT, GF_OPERATION_JOIN, GF_RANK_NONE, GF_TENSOR_NONE,
+                       "no list of the ranks came within %.1f s after the deadline of the join",
+                       (double)gf->config.rendezvous.join_timeout_ns * 1e-9);
+    }
+    if (to.comes_in) {
+        gf_come_in_begin(gf);
+        return GF_AGAIN;
+    }
+    status = gf_generation_enter(gf, &to, &fault);
+    if (status >= 0) return GF_AGAIN;
+    return (gf->link == NULL) ? gf_open_fail(gf, status, &fault)
+                              : gf_fail_fault(gf, &fault, GF_OPERATION_JOIN);
+}
+
+/* An error as of the coordinator, or of the member where that has lost it. */
+static gf_status found(gf_context *gf)
+{
+    return gf_fail_from(gf, gf_control_error(gf->control));
 }
 
 gf_status gf_join_progress(gf_context *gf, uint64_t now_ns)
 {
     gf_status status;
     if (gf->phase == GF_PHASE_JOIN) {
-        status = gf_members_poll(gf->members, gf_awake(gf));
-        if (status < 0) return gf_fail_from(gf, gf_members_error(gf->members));
-        if (status == GF_AGAIN) return link_fit(gf);
-        if ((status == GF_OK) && ((status = peers_connect(gf)) == GF_OK)) {
+        switch (gf_control_turn(gf)) {
+        case GF_CONTROL_AWAITS: return list_take(gf);
+        case GF_CONTROL_WORKS: break;
+        case GF_CONTROL_FAILED:
+        case GF_CONTROL_ENDED:
+        case GF_CONTROL_LEAVES:
+        case GF_CONTROL_LEFT: return found(gf);
+        }
+        if ((status = peers_connect(gf)) == GF_OK) {
             neighbours_count(gf);
             gf_nodes_look(gf);
             gf->phase = GF_PHASE_WARM;
@@ -242,10 +266,10 @@ static gf_status open_progress(gf_context *gf, void *arg)
     uint64_t now_ns;
     gf_status status;
     (void)arg;
-    if (gf->change.state != GF_CHANGE_NONE) { /* a rank that comes back */
+    if (gf->change.state != GF_CHANGE_NONE) { /* a process that comes in */
+        bool is_first = (gf->together_ns == 0);
         status = gf_change_progress(gf, NULL);
-        if ((status == GF_OK) && gf->config.rendezvous.rejoin && (gf->change.count == 1))
-            opened(gf);
+        if ((status == GF_OK) && is_first) opened(gf);
         return status;
     }
     now_ns = gf_poll_begin(gf);

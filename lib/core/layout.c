@@ -57,7 +57,9 @@ struct gf_link_setup gf_layout_link(const struct gf_layout *layout, const struct
     uint32_t devices = gf_devices_most(config->link.devices); /* each carries a stream */
     return (struct gf_link_setup){
         .rank = config->job.rank,
-        .world = config->job.world_max,
+        .world = config->job.world,
+        .ranks_max = config->job.world_max,
+        .timeout_ns = config->exchange.timeout_ns,
         .requests_max = layout->op_need.msg_count * config->exchange.buffers_active,
         .message_bytes_max = config->exchange.slice_bytes,
         .region_bytes = layout->region_bytes,
@@ -72,6 +74,11 @@ struct gf_link_setup gf_layout_link(const struct gf_layout *layout, const struct
         .key_file = config->rendezvous.key_file,
         .trusted_fabric = config->link.trusted_fabric,
         .insecure = config->rendezvous.insecure,
+        .job_id = config->job.id,
+        .address = config->rendezvous.address,
+        .bind = config->rendezvous.bind,
+        .ports = config->rendezvous.ports,
+        .keepalive_ns = config->rendezvous.keepalive_ns,
         .log = {config->log, config->log_user},
         .arg = layout->drivers.link_arg};
 }
@@ -98,22 +105,33 @@ static void link_measure(struct gf_layout *layout)
     }
 }
 
-struct gf_rendezvous_setup gf_layout_rendezvous(const struct gf_layout *layout)
+/* But for the offer, and what is this process's alone. */
+struct gf_control_setup gf_layout_control_setup(const struct gf_layout *layout)
 {
     const struct gf_config *config = &layout->config;
-    return (struct gf_rendezvous_setup){.rank = config->job.rank,
-                                        .world = config->job.world_max,
-                                        .job_id = config->job.id,
-                                        .address = config->rendezvous.address,
-                                        .bind = config->rendezvous.bind,
-                                        .ports = config->rendezvous.ports,
-                                        .key_file = config->rendezvous.key_file,
-                                        .insecure = config->rendezvous.insecure,
-                                        .rejoin = config->rendezvous.rejoin,
-                                        .keepalive_ns = config->rendezvous.keepalive_ns,
-                                        .join_timeout_ns = config->rendezvous.join_timeout_ns,
-                                        .log = {config->log, config->log_user},
-                                        .arg = layout->drivers.rendezvous_arg};
+    bool at_rank0 = (config->rendezvous.coordinator == GF_COORDINATOR_AT_RANK0);
+    return (struct gf_control_setup){
+        .id = config->job.rank,
+        .world = config->job.world,
+        .id_count = config->job.world_max,
+        .host_id = at_rank0 ? 0 : GF_RANK_NONE,
+        /* one that was started again would find its job ended with the process before it */
+        .hosts = at_rank0 && (config->job.rank == 0) && !config->rendezvous.rejoin,
+        .rejoins = config->rendezvous.rejoin && !layout->is_new,
+        .elastic = config->job.elastic,
+        .join_timeout_ns = config->rendezvous.join_timeout_ns,
+        .exchange_timeout_ns = config->exchange.timeout_ns,
+        .driver = layout->drivers.channel,
+        .channel = {.connections_max = 1,
+                    .job_id = config->job.id,
+                    .address = config->rendezvous.address,
+                    .bind = config->rendezvous.bind,
+                    .key_file = config->rendezvous.key_file,
+                    .insecure = config->rendezvous.insecure,
+                    .keepalive_ns = config->rendezvous.keepalive_ns,
+                    .log = {config->log, config->log_user},
+                    .arg = layout->drivers.channel_arg},
+        .endpoint_bytes_max = layout->link.endpoint_bytes_max};
 }
 
 struct gf_gpu_setup gf_layout_gpu(const struct gf_layout *layout)
@@ -137,7 +155,7 @@ struct gf_gpu_setup gf_layout_gpu(const struct gf_layout *layout)
 struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct gf_arena *control)
 {
     const struct gf_config *config = &layout->config;
-    const struct gf_rendezvous_setup rendezvous = gf_layout_rendezvous(layout);
+    const struct gf_control_setup setup = gf_layout_control_setup(layout);
     const struct gf_gpu_setup gpu = gf_layout_gpu(layout);
     uint64_t msg_count = (uint64_t)layout->op_need.msg_count * config->exchange.buffers_active;
     uint64_t node_words = gf_nodes_wanted(config) ? config->job.world_max : 0;
@@ -177,10 +195,8 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     parts.large_bytes = (size_t)((char *)gf_arena_take(control, 0) - parts.large);
     parts.update_list = gf_arena_take(control, layout->tensor_count * sizeof *parts.update_list);
     parts.selection = gf_arena_take(control, 2ull * layout->chunk_count * sizeof *parts.selection);
-    parts.rendezvous = gf_arena_take(control, layout->drivers.rendezvous->state_bytes(&rendezvous));
     parts.gpu = gf_arena_take(control, layout->drivers.gpu->state_bytes(&gpu));
-    parts.members = gf_arena_take(
-        control, gf_members_state_bytes(config->job.world_max, layout->link.endpoint_bytes_max));
+    parts.control = gf_arena_take(control, gf_control_state_bytes(&setup));
     parts.link = gf_arena_take(control, layout->link.state_bytes);
     return parts;
 }

@@ -58,7 +58,7 @@ struct gf_control_parts {
     uint32_t *selection;
     char *exported;
     float *uuids;
-    void *rendezvous, *gpu, *members;
+    void *gpu, *control;
     void *link; /* at the end: no zeroes are written there, a peer that never connects costs none */
 };
 struct gf_exchange_parts {
@@ -92,7 +92,7 @@ struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout,
                                             struct gf_arena *exchange);
 /* Its texts are those of config, which is layout->config or a copy that stays. */
 struct gf_link_setup gf_layout_link(const struct gf_layout *layout, const struct gf_config *config);
-struct gf_rendezvous_setup gf_layout_rendezvous(const struct gf_layout *layout);
+struct gf_control_setup gf_layout_control_setup(const struct gf_layout *layout);
 struct gf_gpu_setup gf_layout_gpu(const struct gf_layout *layout);
 
 #endif

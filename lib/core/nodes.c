@@ -21,7 +21,7 @@ bool gf_nodes_need_peers(const gf_context *gf)
 static struct gf_nodes_meeting meeting_of(const gf_context *gf)
 {
     return (struct gf_nodes_meeting){.link = gf->link,
-                                     .members = gf->ids,
+                                     .ranks = NULL,
                                      .world = gf->world,
                                      .rank = gf->rank,
                                      .words = gf->nodes.words};

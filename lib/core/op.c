@@ -147,7 +147,7 @@ static void op_time(struct gf_op *op, uint64_t now_ns)
 static gf_status op_run(gf_context *gf, struct gf_op *op, uint64_t now_ns, gf_turn_clock clock)
 {
     struct gf_coll *coll = &op->coll;
-    struct gf_position *position = gf->position;
+    struct gf_position *position = &gf->position;
     gf_status status;
     if (op->kind->packed != NULL) op->kind->packed(gf, op, now_ns);
     if ((coll->elem_count > 0) && gf_device_holds(gf, coll->data)) gf_device_op_take(gf, op);
@@ -157,7 +157,6 @@ static gf_status op_run(gf_context *gf, struct gf_op *op, uint64_t now_ns, gf_tu
     op->begin_ns = now_ns; /* all this while the first flag travels */
     op->state = GF_OP_RUN;
     position->sequence = ++gf->under_way.sequence;
-    position->step = gf->step.number;
     position->operation = (uint32_t)op->operation;
     position->buffer = op->number;
     position->tensor = op->first_tensor;
@@ -199,7 +198,7 @@ static gf_status op_fail(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 {
     char awaited[32];
     const struct gf_coll *coll = &op->coll;
-    uint32_t waits_for = gf_rank_of(gf, coll->waits_for);
+    uint32_t waits_for = coll->waits_for;
     if (gf->error.code != GF_OK) return gf->error.code;
     op_trace(gf, op, coll->error, now_ns);
     if ((coll->error == GF_ERR_DEVICE) && (gf->gpu->fault.code != GF_OK))
@@ -215,7 +214,7 @@ static gf_status op_fail(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 
 static gf_status op_poll(gf_context *gf, struct gf_op *op, uint64_t now_ns, gf_turn_clock clock)
 {
-    struct gf_position *position = gf->position;
+    struct gf_position *position = &gf->position;
     struct gf_coll *coll = &op->coll;
     gf_status status;
     if (!op->timed && (clock == GF_CLOCK_READ)) op_time(op, now_ns);
@@ -233,7 +232,7 @@ static gf_status op_poll(gf_context *gf, struct gf_op *op, uint64_t now_ns, gf_t
     if ((status == GF_AGAIN) && (coll->state != GF_COLL_DRAIN)) {
         /* another may have ended since this one began */
         position->operation = (uint32_t)op->operation;
-        position->waits_for = gf_rank_of(gf, coll->waits_for);
+        position->waits_for = coll->waits_for;
         op_wait(op, position->waits_for, now_ns);
         return GF_AGAIN;
     }
@@ -362,7 +361,7 @@ void gf_ops_reset(gf_context *gf)
         gf->under_way.ops[i].state = GF_OP_FREE;
         coll->state = GF_COLL_IDLE;
         coll->link = gf->link;
-        coll->members = gf->ids;
+        coll->ranks = NULL;
         coll->size = gf->world;
         coll->index = gf->rank;
         coll->tells_core = !gf->link->driver->simulated;
@@ -373,60 +372,6 @@ void gf_ops_reset(gf_context *gf)
     gf->under_way.taken = gf->under_way.sequence = 0;
     gf->under_way.busy = 0;
     gf->under_way.ended_ns = gf_now(gf);
-}
-
-static uint64_t since(uint64_t now_ns, uint64_t then_ns)
-{
-    return (now_ns > then_ns) ? now_ns - then_ns : 0;
-}
-
-static void coll_wait(const struct gf_op *op, struct gf_coll_wait *wait_out)
-{
-    const struct gf_coll *coll = &op->coll;
-    if (op->state < GF_OP_RUN) return; /* nothing is posted, and nothing awaited */
-    if ((op->state > GF_OP_RUN) || (coll->state == GF_COLL_DONE))
-        wait_out->posted = GF_COLL_ALL_POSTED;
-    else if (op->algorithm == GF_ALGORITHM_HIERARCHY)
-        gf_hierarchy_wait(coll, wait_out);
-    else if (coll->kind->in_memory)
-        wait_out->memory = coll->waits_for;
-    else
-        gf_flow_wait(coll, 0, wait_out);
-}
-
-static void large_lost(const gf_context *gf, struct gf_waits *waits)
-{
-    uint32_t id = 0;
-    uint32_t bytes = 0;
-    waits->large_to = GF_RANK_NONE;
-    if ((gf->link->driver->large_lost == NULL) ||
-        !gf->link->driver->large_lost(gf->link, &id, &bytes))
-        return;
-    waits->large_to = gf_rank_of(gf, id);
-    waits->large_bytes = bytes;
-}
-
-_Static_assert(GF_WAITS_MAX >= GF_OPS_MAX, "a row for each operation");
-void gf_ops_waits(const gf_context *gf, uint64_t now_ns, struct gf_waits *waits_out)
-{
-    const struct gf_op_table *table = &gf->under_way;
-    *waits_out = (struct gf_waits){.taken = table->taken,
-                                   .still_ns = since(now_ns, table->ended_ns),
-                                   .quiet_ns = since(now_ns, gf->polled.came_ns)};
-    large_lost(gf, waits_out);
-    for (uint32_t left = table->busy; left != 0; left &= left - 1) {
-        const struct gf_op *op = &table->ops[__builtin_ctz(left)];
-        struct gf_coll_wait at = {.from = GF_RANK_NONE, .to = GF_RANK_NONE, .memory = GF_RANK_NONE};
-        coll_wait(op, &at);
-        waits_out->rows[waits_out->count++] =
-            (struct gf_wait){.order = op->order,
-                             .posted = at.posted,
-                             .lacked = at.lacked,
-                             .from = gf_rank_of(gf, at.from),
-                             .to = gf_rank_of(gf, at.to),
-                             .memory = gf_rank_of(gf, at.memory),
-                             .still_ns = since(now_ns, op->coll.moved_ns)};
-    }
 }
 
 bool gf_ops_await_messages(const gf_context *gf)

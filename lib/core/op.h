@@ -10,7 +10,6 @@
 #ifndef GF_OP_H
 #define GF_OP_H
 
-#include "lib/membership/members.h"
 #include "ops/node/hierarchy.h"
 
 #define GF_OPS_MAX 16u /* exchange.buffers_active, at most */
@@ -111,9 +110,9 @@ struct gf_op_table {
     struct gf_op ops[GF_OPS_MAX];
     uint32_t count;
     uint32_t busy;     /* bit i: ops[i] is not free */
-    uint64_t taken;    /* in this epoch */
+    uint64_t taken;    /* in this generation */
     uint64_t sequence; /* collectives begun; equal on all ranks at the same point */
-    uint64_t ended_ns; /* when the last one ended, or the epoch began */
+    uint64_t ended_ns; /* when the last one ended, or the generation began */
 };
 
 static inline struct gf_direct *gf_op_direct(struct gf_op *op)
@@ -133,7 +132,7 @@ static inline struct gf_op *gf_op_first(struct gf_op_table *table, uint32_t left
 
 /* A free op takes the plan, in state PACK; false: none is free. All ranks take ops for the same
  * operations in the same order, whichever of the table these are. This sets all that an operation
- * has, but for what gf_ops_reset() sets for an epoch and what a device changes as the collective
+ * has, but for what gf_ops_reset() sets for a generation and what a device changes as the collective
  * starts (gf_device_op_take()). */
 bool gf_op_take(gf_context *gf, const struct gf_op_plan *plan);
 /* op_move.c. A turn of packing or unpacking, GF_OK: all is queued, its counter after it. */
@@ -151,8 +150,8 @@ gf_status gf_ops_progress(gf_context *gf, uint64_t now_ns);
 void gf_ops_begin(gf_context *gf);
 
 /* The context has failed: asks for the end of every collective. Then drained() moves what is left;
- * true: nothing of it is under way. reset(): all ops are free, for the epoch that begins: rank,
- * world and ids are its own. */
+ * true: nothing of it is under way. reset(): all ops are free, for the generation that begins: rank
+ * and world are its own. */
 void gf_ops_cancel(gf_context *gf, gf_status error);
 bool gf_ops_drained(gf_context *gf, uint64_t now_ns);
 void gf_ops_forgive(gf_context *gf, uint64_t span_ns); /* deadlines under way are so much later */
@@ -160,8 +159,6 @@ void gf_ops_forgive(gf_context *gf, uint64_t span_ns); /* deadlines under way ar
 void gf_ops_patient(gf_context *gf, uint64_t from, uint64_t since_ns);
 void gf_ops_reset(gf_context *gf);
 
-/* For whom and for what this rank waits, as of now_ns. */
-void gf_ops_waits(const gf_context *gf, uint64_t now_ns, struct gf_waits *waits_out);
 bool gf_ops_await_messages(const gf_context *gf); /* some op is moved by the link */
 
 /* What can wake a rank that waits for what is under way. */

@@ -2,12 +2,13 @@
  * close.c is the way back. */
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "drivers/descriptors.h"
 #include "drivers/devices.h"
-#include "drivers/identity.h"
+#include "drivers/fnv.h"
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 #include "lib/core/arena.h"
@@ -34,7 +35,7 @@ static void context_lay(const struct gf_layout *layout, const struct gf_control_
     gf->log = (struct gf_log){gf->config.log, gf->config.log_user};
     gf->rank = gf->config.job.rank;
     gf->world = gf->config.job.world;
-    gf->epoch = 1;
+    gf->generation = 1;
     gf->error.peer = GF_RANK_NONE;
     gf->error.tensor = GF_TENSOR_NONE;
     gf->error.rank = gf->rank;
@@ -129,12 +130,21 @@ static gf_status gpu_open(const struct gf_layout *layout, const struct gf_contro
     return status;
 }
 
+/* At which addresses of this host the link listens, beside that on the way to the coordinator. */
+static void places_look(const struct gf_layout *layout, struct gf_link_setup *setup)
+{
+    struct gf_place to = {.family = 0};
+    if (gf_place_parse(setup->address, true, &to))
+        gf_devices_places(layout->config.link.devices, layout->local, to.family, setup->data_places,
+                          GF_DATA_PLACES_MAX);
+}
+
 static gf_status link_open(const struct gf_layout *layout, void *state, gf_context *gf,
                            struct gf_fault *fault_out)
 {
     struct gf_link_setup *setup = &gf->opening.link_setup;
     *setup = gf_layout_link(layout, &gf->config);
-    setup->rendezvous = gf->rendezvous;
+    places_look(layout, setup);
     if (layout->may_reach_device) {
         setup->gpu = gf->gpu;
         setup->device = gf->gpu->arena;
@@ -155,17 +165,6 @@ static uint32_t fabric_look(gf_context *gf)
     if (found != GF_FABRIC_FOUND)
         gf_log_line(&gf->log, GF_LOG_INFO, "rank %u: sockets between nodes: %s", gf->rank, text);
     return found;
-}
-
-static gf_status rendezvous_open(const struct gf_layout *layout, void *state, gf_context *gf,
-                                 struct gf_fault *fault_out)
-{
-    struct gf_rendezvous_setup setup = gf_layout_rendezvous(layout);
-    struct gf_place to = {.family = 0};
-    if (gf_place_parse(setup.address, true, &to))
-        gf_devices_places(gf->config.link.devices, layout->local, to.family, setup.data_places,
-                          GF_DATA_PLACES_MAX);
-    return gf->drivers.rendezvous->open(&setup, state, gf_now(gf), &gf->rendezvous, fault_out);
 }
 
 static uint64_t elems_of(const gf_context *gf)
@@ -191,13 +190,6 @@ uint64_t gf_grace_ns(uint64_t timeout_ns)
     return (timeout_ns / 4 > least_ns) ? timeout_ns / 4 : least_ns;
 }
 
-/* A second at least: so long a rank may have no core. */
-uint64_t gf_answer_ns(uint64_t timeout_ns)
-{
-    uint64_t quarter_ns = timeout_ns / 4;
-    return (quarter_ns > UINT64_C(1000000000)) ? quarter_ns : UINT64_C(1000000000);
-}
-
 /* What is left of a timeout beside the grace is for answers of ranks on cores that are shared. */
 #define PROVEN_NS UINT64_C(100000000)
 static void short_timeout_say(const gf_context *gf)
@@ -209,45 +201,43 @@ static void short_timeout_say(const gf_context *gf)
                 "found out whose it was");
 }
 
+/* Which process of its id this is. In a simulation it is the same in each run. */
+static uint64_t process_draw(const gf_context *gf, uint64_t now_ns)
+{
+    uint64_t drawn = 0;
+    if (!gf->link->driver->simulated &&
+        (getrandom(&drawn, sizeof drawn, GRND_NONBLOCK) != sizeof drawn))
+        drawn = (uint64_t)getpid();
+    return gf_fnv_u64(gf_fnv_u64(gf_fnv_u64(GF_FNV_START, drawn), now_ns), gf->rank);
+}
+
 static const char *tensor_name(void *context, uint32_t tensor)
 {
     const gf_context *gf = context;
     return (tensor < gf->tensor_count) ? gf->tensors[tensor].name : NULL;
 }
 
-static gf_status members_open(const struct gf_layout *layout, void *state, uint64_t tensors_hash,
-                              gf_context *gf)
+static uint64_t begun(void *context)
 {
-    struct gf_members_setup setup = {.rank = gf->rank,
-                                     .world = gf->config.job.world,
-                                     .id_count = gf->config.job.world_max,
-                                     .epoch = gf->epoch,
-                                     .join_timeout_ns = gf->config.rendezvous.join_timeout_ns,
-                                     .joins = gf->config.rendezvous.rejoin,
-                                     .is_new = layout->is_new,
-                                     .answer_ns = gf_answer_ns(gf->config.exchange.timeout_ns),
-                                     .silent_ns = gf->config.exchange.timeout_ns,
-                                     .grace_ns = gf_grace_ns(gf->config.exchange.timeout_ns),
-                                     .waits = gf_waits_answer,
-                                     .begun = gf_begun_answer,
-                                     .tensor_name = tensor_name,
-                                     .waits_of = gf,
-                                     .patience_ns = gf->config.exchange.patience_ns,
-                                     .away_ns = &gf->polled.away_ns,
-                                     .address = gf->config.rendezvous.address,
-                                     .endpoint_bytes_max = layout->link.endpoint_bytes_max,
-                                     .log = gf->log};
-    void *endpoint = (void *)(uintptr_t)gf->under_way.ops[0].staging; /* nothing runs yet */
-    size_t endpoint_bytes = 0;
-    gf_status status;
-    GF_ASSERT(layout->link.endpoint_bytes_max <= gf->under_way.ops[0].coll.staging_bytes);
-    /* Whoever is asked has time for what is to be shown, and a deadline comes after both. */
-    GF_ASSERT((setup.answer_ns >= setup.grace_ns) && (setup.grace_ns < setup.silent_ns));
+    const gf_context *gf = context;
+    return gf->under_way.taken;
+}
+
+static gf_status control_open(const struct gf_layout *layout, void *state, gf_context *gf,
+                              struct gf_fault *fault_out)
+{
+    struct gf_control_setup setup = gf_layout_control_setup(layout);
+    gf->polled.at_ns = gf_now(gf);
     short_timeout_say(gf);
+    setup.process = process_draw(gf, gf->polled.at_ns);
+    setup.edge_is_broken = gf_edge_is_broken;
+    setup.tensor_name = tensor_name;
+    setup.begun = begun;
+    setup.edges_of = gf;
     setup.offer = (struct gf_offer){.version = GF_VERSION,
                                     .world = gf->world,
                                     .config_hash = gf_config_hash(&layout->config),
-                                    .tensors_hash = tensors_hash,
+                                    .tensors_hash = gf->tensors_hash,
                                     .tensor_count = gf->tensor_count,
                                     .elem_count = elems_of(gf),
                                     .network = gf_link_network(gf),
@@ -255,13 +245,11 @@ static gf_status members_open(const struct gf_layout *layout, void *state, uint6
                                     .node = gf->link->node};
     (void)gf_config_summary(&layout->config, setup.offer.summary, sizeof setup.offer.summary);
     extra_tell(&layout->config, &setup.offer);
-    if ((status = gf->link->driver->endpoint(gf->link, endpoint, &endpoint_bytes)) < 0)
-        return status;
-    gf->polled.at_ns = gf_now(gf);
-    gf->members =
-        gf_members_open(&setup, state, gf->rendezvous, endpoint, endpoint_bytes, gf->polled.at_ns);
-    gf->position = gf_members_position(gf->members);
-    return GF_OK;
+    gf->position = (struct gf_position){.tensor = GF_TENSOR_NONE, .waits_for = GF_RANK_NONE};
+    gf->failing.link_peer = GF_RANK_NONE;
+    /* all ranks come, and then their endpoints; with time for the coordinator to say who did not */
+    gf->opening.join_ns = gf->polled.at_ns + 2 * setup.join_timeout_ns + UINT64_C(2000000000);
+    return gf_control_open(&setup, state, gf->polled.at_ns, &gf->control, fault_out);
 }
 
 gf_status gf_open_fail(gf_context *gf, gf_status status, const struct gf_fault *fault)
@@ -284,7 +272,6 @@ static gf_status context_open(const struct gf_layout *layout, const struct gf_co
     gf_descriptors_hold();
     gf->opening.foreign_before = gf_resident_bytes();
     if (((status = gpu_open(layout, parts, gf, &fault)) < 0) ||
-        ((status = rendezvous_open(layout, parts->rendezvous, gf, &fault)) < 0) ||
         ((status = link_open(layout, parts->link, gf, &fault)) < 0))
         return gf_open_fail(gf, status, &fault);
     pools_lay(gf, layout, parts);
@@ -295,16 +282,11 @@ static gf_status context_open(const struct gf_layout *layout, const struct gf_co
         return gf_open_fail(gf, fault.code, &fault);
     }
     gf->tensors_hash = gf_pool_hash(&gf->config, tensors, gf->tensor_count);
-    status = members_open(layout, parts->members, gf->tensors_hash, gf);
-    if (status < 0) {
-        fault = gf->link->fault;
-        return gf_open_fail(gf, status, &fault);
-    }
+    status = control_open(layout, parts->control, gf, &fault);
+    if (status < 0) return gf_open_fail(gf, status, &fault);
     if (gf->config.sparse.enabled) gf_sparse_open(gf);
     gf_dense_begin(gf);
     gf->phase = GF_PHASE_JOIN;
-    gf->change.ended_fd = gf->config.job.ignore_environment ? -1 : gf_identity_ended_fd();
-    if (gf->config.rendezvous.rejoin) gf_rejoin_begin(gf);
     return GF_OK;
 }
 

@@ -4,11 +4,10 @@
 
 #include "drivers/drivers.h"
 #include "gradientflow.h"
+#include "lib/control/control.h"
 
-/* At an inquiry (lib/DESIGN.md): for how long nothing moves on a connection that is broken, and for
- * how long a rank that lives may compute before it answers. */
+/* for how long nothing moves on a connection that is broken */
 uint64_t gf_grace_ns(uint64_t timeout_ns);
-uint64_t gf_answer_ns(uint64_t timeout_ns);
 #define GF_FLUSH_NS UINT64_C(200000000) /* for last words on the control channel at close */
 
 /*     JOIN -> WARM -> READY <-> STEP -> READY .. -> LEAVE -> CLOSED, or LEFT -> CLOSED
@@ -20,7 +19,7 @@ typedef enum gf_phase {
     GF_PHASE_JOIN = 1,
     GF_PHASE_WARM,
     GF_PHASE_READY,
-    GF_PHASE_AGREE, /* on the way into another epoch without a failure */
+    GF_PHASE_AGREE, /* on the way into another generation without a failure */
     GF_PHASE_STEP,
     GF_PHASE_LEAVE, /* waits until the others leave too */
     GF_PHASE_LEFT,  /* gf_leave(): the others go on without it */
@@ -33,9 +32,11 @@ struct gf_opening {
     uint64_t foreign_before;          /* resident bytes before */
     uint64_t wire_base, message_base; /* link counters when it ended */
     uint64_t leave_ns;                /* LEAVE: nobody is waited for beyond this */
-    bool left_late;                   /* LEAVE: that is over */
+    uint64_t join_ns;                 /* JOIN: a generation is awaited until then */
     struct gf_link_setup link_setup;  /* of each link that the context opens */
     void *link_state;                 /* has room for either driver's */
+    uint32_t link_generation;         /* that the link is for, */
+    bool renewed;                     /* and not that in which this rank has worked */
 };
 
 /* One turn of join and warm-up: GF_OK once the context could be used. A failure is the
@@ -43,16 +44,16 @@ struct gf_opening {
 gf_status gf_join_progress(gf_context *gf, uint64_t now_ns);
 /* The context failed, and nobody can be told: it holds nothing but its error. */
 gf_status gf_open_fail(gf_context *gf, gf_status status, const struct gf_fault *fault);
-/* relink.c. Opens the context's link, of the epoch of now, without a network if the link's own
+/* relink.c. Opens the context's link, of the generation of now, without a network if the link's own
  * driver can be without one. */
 gf_status gf_link_open(gf_context *gf, const struct gf_link_driver *driver,
                        struct gf_fault *fault_out);
 /* What it has open: a gf_network. */
 uint32_t gf_link_network(const gf_context *gf);
-/* The link is made anew, with that gf_network, and tells its endpoint, which lies in an operation's
- * staging. */
-gf_status gf_link_renew(gf_context *gf, uint32_t network, const void **endpoint_out,
-                        size_t *bytes_out);
+/* This is a rank of that generation from here on. The link is made anew for it, unless it was opened
+ * for just that, and tells its endpoint, which lies in an operation's staging. */
+gf_status gf_link_renew(gf_context *gf, const struct gf_generation *to, const void **endpoint_out,
+                        size_t *bytes_out, struct gf_fault *fault_out);
 /* Ends connections that are half made, and all requests. The region may be another one. */
 void gf_link_cut(gf_context *gf);
 void gf_drivers_close(gf_context *gf); /* those that are open */

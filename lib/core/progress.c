@@ -4,8 +4,8 @@
 
 /* A look at the control channel is a system call: not at each poll of one that spins, but soon for
  * one that polls only between layers. */
-#define MEMBERS_EVERY 64u
-#define MEMBERS_EVERY_NS UINT64_C(1000000)
+#define CONTROL_EVERY 64u
+#define CONTROL_EVERY_NS UINT64_C(1000000)
 /* The same for the link while no message is awaited: one look takes as long as a small operation
  * through memory. */
 #define PROGRESS_EVERY_NS UINT64_C(200000)
@@ -22,27 +22,15 @@ gf_status gf_enter_poll(gf_context *gf)
                                                                                       : status;
 }
 
-/* The longest of about the last exchange.timeout. */
-static void gap_note(gf_context *gf, uint64_t gap_ns)
-{
-    struct gf_polled *polled = &gf->polled;
-    bool is_old = polled->at_ns - polled->gap_at_ns > gf->config.exchange.timeout_ns;
-    if ((gap_ns <= gf->position->unpolled_ns) && !is_old) return;
-    gf->position->unpolled_ns = gap_ns;
-    polled->gap_at_ns = polled->at_ns;
-}
-
 uint64_t gf_poll_begin(gf_context *gf)
 {
     uint64_t now_ns = gf_now(gf);
     uint64_t most_ns = gf->config.exchange.timeout_ns / 4;
     uint64_t gap_ns = now_ns - gf->polled.at_ns;
     gf->polled.at_ns = now_ns;
-    if (gf->position != NULL) gap_note(gf, gap_ns);
     if (most_ns > GF_GAP_NS) most_ns = GF_GAP_NS;
     if (gap_ns <= most_ns) return now_ns;
     gf->polled.away_ns += gap_ns - most_ns;
-    gf->polled.came_ns += gap_ns - most_ns;
     gf_ops_forgive(gf, gap_ns - most_ns);
     return now_ns;
 }
@@ -52,10 +40,22 @@ uint64_t gf_poll_begin(gf_context *gf)
 static void patience_have(gf_context *gf, uint64_t now_ns)
 {
     uint64_t from = 0;
-    uint64_t left_ns = gf_members_patience(gf->members, gf_awake(gf), &from);
+    uint64_t left_ns = gf_control_patience(gf->control, gf_awake(gf), &from);
     uint64_t timeout_ns = gf->config.exchange.timeout_ns;
     if ((left_ns > 0) && (now_ns + left_ns > timeout_ns))
         gf_ops_patient(gf, from, now_ns + left_ns - timeout_ns);
+}
+
+/* A rank has closed, and this one is in a step that it did not end: so nobody will. */
+static gf_status closed_look(gf_context *gf)
+{
+    uint32_t rank;
+    uint64_t step;
+    if ((gf->phase != GF_PHASE_STEP) || !gf_control_closed(gf->control, &rank, &step)) return GF_OK;
+    if (gf_step_is_whole(gf) || (gf->step.number <= step)) return GF_OK;
+    return gf_fail(gf, GF_ERR_PEER, GF_OPERATION_STEP, rank, GF_TENSOR_NONE,
+                   "rank %u closed after %llu steps, and this one is in step %llu", rank,
+                   (unsigned long long)step, (unsigned long long)gf->step.number);
 }
 
 gf_status gf_progress(gf_context *gf, uint64_t now_ns)
@@ -71,16 +71,14 @@ gf_status gf_progress(gf_context *gf, uint64_t now_ns)
     status = gf->link->driver->progress(gf->link);
     if (status < 0) return gf_fail_fault(gf, &gf->link->fault, gf_doing(gf));
     if (status == GF_OK) gf->waiting.moved_ns = now_ns;
-    if (gf->link->came != gf->polled.came) gf->polled.came_ns = now_ns;
-    gf->polled.came = gf->link->came;
-    if ((gf->polled.members_skip > 0) && (now_ns - gf->polled.members_ns < MEMBERS_EVERY_NS)) {
-        gf->polled.members_skip--;
+    if ((gf->polled.control_skip > 0) && (now_ns - gf->polled.control_ns < CONTROL_EVERY_NS)) {
+        gf->polled.control_skip--;
         return GF_OK;
     }
-    gf->polled.members_skip = MEMBERS_EVERY;
-    gf->polled.members_ns = now_ns;
-    status = gf_members_poll(gf->members, gf_awake(gf));
-    if (status < 0) return gf_fail_from(gf, gf_members_error(gf->members));
+    gf->polled.control_skip = CONTROL_EVERY;
+    gf->polled.control_ns = now_ns;
+    if (gf_control_turn(gf) != GF_CONTROL_WORKS)
+        return gf_fail_from(gf, gf_control_error(gf->control));
     patience_have(gf, now_ns);
-    return GF_OK;
+    return closed_look(gf);
 }

@@ -8,12 +8,13 @@ struct gf_polled {
     uint64_t at_ns; /* the last poll */
     /* between polls, beyond what counts: this rank was stopped, suspended, or computed */
     uint64_t away_ns;
-    uint64_t gap_at_ns;    /* when the longest time between two polls of late ended */
-    uint32_t members_skip; /* polls until the control channel is looked at again */
-    uint64_t members_ns;   /* when it was last */
+    uint32_t control_skip; /* polls until control is looked at again */
+    uint64_t control_ns;   /* when it was last */
     uint64_t link_ns;      /* the link */
-    uint64_t came;         /* what had come on it by then, and when the last of that came */
-    uint64_t came_ns;
+    /* gf_heartbeat(): in what step and operation it was called last, since when it is there, and
+     * whether its patience is at an end */
+    uint64_t place, place_ns;
+    bool place_spent;
     uint64_t step_ns; /* the step */
     /* this rank's longest time without a poll while all others may have waited for it */
     uint64_t still_ns;

@@ -1,4 +1,4 @@
-/* A new link in an open context: for another epoch, or with a network where there was none. The
+/* A new link in an open context: for another generation, or with a network where there was none. The
  * region moves, and with it all that lies there. */
 #include "drivers/descriptors.h"
 #include "lib/context.h"
@@ -32,8 +32,12 @@ gf_status gf_link_open(gf_context *gf, const struct gf_link_driver *driver,
 {
     struct gf_link_setup *setup = &gf->opening.link_setup;
     gf_descriptors_hold();
-    setup->epoch = gf->epoch;
+    setup->generation = gf->generation;
+    setup->rank = gf->rank;
+    /* a process that comes in may have a number beyond the first world */
+    setup->world = (gf->rank < gf->world) ? gf->world : setup->ranks_max;
     setup->one_node = driver != gf->drivers.fabric;
+    gf->opening.link_generation = gf->generation;
     return driver->open(setup, gf->opening.link_state, &gf->link, fault_out);
 }
 
@@ -45,52 +49,78 @@ uint32_t gf_link_network(const gf_context *gf)
 
 /* The fabric's driver takes the link's place, or gives it back; both have the node's memory. Where
  * it does not open, the link is there again, so that the others can be told. */
-static gf_status driver_change(gf_context *gf, const struct gf_link_driver *driver)
+static gf_status driver_change(gf_context *gf, const struct gf_link_driver *driver,
+                               struct gf_fault *fault_out)
 {
     const struct gf_link_driver *before = gf->link->driver;
-    struct gf_fault fault = {.code = GF_OK, .peer = GF_RANK_NONE};
     struct gf_fault again = {.code = GF_OK, .peer = GF_RANK_NONE};
     gf_status status;
     gf->link->driver->close(gf->link);
     gf->link = NULL;
-    status = gf_link_open(gf, driver, &fault);
+    status = gf_link_open(gf, driver, fault_out);
     if (status == GF_OK) return GF_OK;
-    if (gf_link_open(gf, before, &again) < 0) return gf_open_fail(gf, status, &fault);
+    fault_out->peer = gf->rank;
+    if (gf_link_open(gf, before, &again) < 0) return status; /* it is NULL */
     region_move(gf);
-    fault.peer = gf_member_id_of(gf, gf->rank);
-    return gf_fail_fault(gf, &fault, GF_OPERATION_JOIN);
+    return status;
 }
 
 void gf_link_cut(gf_context *gf)
 {
     gf_descriptors_hold();
     const bool registered = gf->on_device && (gf_device_region_close(gf) == GF_OK);
-    (void)gf->link->driver->reset(gf->link, gf->epoch + 1);
+    (void)gf->link->driver->reset(gf->link, ++gf->opening.link_generation, gf->rank, gf->world);
     if (gf->link->region == NULL) return; /* gf_gradient() looks at that */
     region_move(gf);
     if (registered) (void)gf_device_region_open(gf);
 }
 
-gf_status gf_link_renew(gf_context *gf, uint32_t network, const void **endpoint_out,
-                        size_t *bytes_out)
+/* For the generation of now, with that gf_network; `is_new`: another one than it was opened for. */
+static gf_status link_make(gf_context *gf, uint32_t network, bool is_new,
+                           struct gf_fault *fault_out)
 {
     const struct gf_link_driver *driver = gf->link->driver;
     const bool is_fabric = driver == gf->drivers.fabric;
-    void *endpoint;
+    gf_status status = GF_OK;
+    if (is_fabric != (network == GF_NETWORK_FABRIC))
+        return driver_change(gf, is_fabric ? gf->drivers.link : gf->drivers.fabric, fault_out);
+    gf->opening.link_generation = gf->generation;
+    if (is_new) status = driver->reset(gf->link, gf->generation, gf->rank, gf->world);
+    if ((status == GF_OK) && (network != gf_link_network(gf)))
+        status = driver->network(gf->link, network != GF_NETWORK_NONE);
+    if (status < 0) *fault_out = gf->link->fault;
+    return status;
+}
+
+gf_status gf_link_renew(gf_context *gf, const struct gf_generation *to, const void **endpoint_out,
+                        size_t *bytes_out, struct gf_fault *fault_out)
+{
+    /* a link that shares nothing has its network from the beginning */
+    const uint32_t network =
+        (gf->link->driver->network == NULL) ? gf_link_network(gf) : to->network;
+    const bool is_new = (to->number != gf->opening.link_generation) || (to->rank != gf->rank) ||
+                        (to->world != gf->world);
     gf_status status;
     gf_descriptors_hold();
-    if (gf->on_device && ((status = gf_device_region_close(gf)) < 0)) return status;
-    if (is_fabric != (network == GF_NETWORK_FABRIC))
-        status = driver_change(gf, is_fabric ? gf->drivers.link : gf->drivers.fabric);
-    else if (network == gf_link_network(gf))
-        status = driver->reset(gf->link, gf->epoch);
-    else
-        status = driver->network(gf->link, network != GF_NETWORK_NONE);
-    if (status < 0) return status;
-    driver = gf->link->driver;
-    region_move(gf);
-    if (gf->on_device && (gf_device_region_open(gf) < 0)) return GF_ERR_DEVICE;
-    endpoint = (void *)(uintptr_t)gf->under_way.ops[0].staging; /* nothing runs yet */
+    gf->generation = to->number;
+    gf->rank = to->rank;
+    gf->world = to->world;
+    if (is_new || (network != gf_link_network(gf))) {
+        if (gf->on_device && ((status = gf_device_region_close(gf)) < 0)) {
+            *fault_out = gf->gpu->fault;
+            return status;
+        }
+        status = link_make(gf, network, is_new, fault_out);
+        if (status < 0) return status;
+        region_move(gf);
+        if (gf->on_device && (gf_device_region_open(gf) < 0)) {
+            *fault_out = gf->gpu->fault;
+            return GF_ERR_DEVICE;
+        }
+    }
+    void *endpoint = (void *)(uintptr_t)gf->under_way.ops[0].staging; /* nothing runs yet */
     *endpoint_out = endpoint;
-    return driver->endpoint(gf->link, endpoint, bytes_out);
+    status = gf->link->driver->endpoint(gf->link, endpoint, bytes_out);
+    if (status < 0) *fault_out = gf->link->fault;
+    return status;
 }

@@ -165,7 +165,7 @@ static gf_status post(gf_context *gf, struct gf_call call, gf_mem data, uint64_t
         requests_start(gf);
         gf_ops_begin(gf);
     }
-    gf_members_call(gf->members, pending->operation, pending->type, pending->root_or_reduction,
+    gf_control_call(gf->control, pending->operation, pending->type, pending->root_or_reduction,
                     pending->elem_count); /* while the flag travels */
     if (!alone) (void)gf_request_progress(gf, NULL);
     return GF_OK;
@@ -272,7 +272,7 @@ static bool request_start(gf_context *gf, struct gf_pending *pending, uint64_t s
         .elem_count = pending->elem_count,
         .data = pending->staged ? gf->pack_host : pending->data,
         .packed = pending->data,
-        .tag = gf_tag(gf->epoch, sequence, pending_number(pending)),
+        .tag = gf_tag(gf->generation, sequence, pending_number(pending)),
         .request = pending,
     };
     if (pending->collective == GF_COLL_BROADCAST) plan.root = pending->root_or_reduction;

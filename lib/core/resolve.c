@@ -42,6 +42,10 @@ static gf_status identity_resolve(struct gf_layout *layout, const char *address_
         if ((address[0] != '\0') && (address != address_said))
             memcpy(config->rendezvous.address, address, GF_TEXT_MAX);
         config->rendezvous.rejoin = config->rendezvous.rejoin || identity.rejoin;
+        config->job.elastic = config->job.elastic || identity.elastic;
+        if (identity.place_said)
+            config->rendezvous.coordinator =
+                identity.is_separate ? GF_COORDINATOR_SEPARATE : GF_COORDINATOR_AT_RANK0;
     }
     layout->nameless = identity.nameless && (config->job.id == 0);
     layout->world_unsaid = (config->job.world == 0);
@@ -108,12 +112,12 @@ static gf_status drivers_resolve(struct gf_layout *layout, char *error_out)
         return gf_config_refuse(error_out, GF_ERR_CONFIG,
                                 "link.driver = ucx: this program is linked without UCX "
                                 "(gf_drivers_all has it, in a library made with UCX=1)");
-    if (drivers->rendezvous == NULL) drivers->rendezvous = gf_drivers_default->rendezvous;
+    if (drivers->channel == NULL) drivers->channel = gf_drivers_default->channel;
     if (drivers->clock == NULL) drivers->clock = gf_drivers_default->clock;
     if (drivers->link == NULL)
         lacks = "link";
-    else if (drivers->rendezvous == NULL)
-        lacks = "rendezvous";
+    else if (drivers->channel == NULL)
+        lacks = "channel";
     else if (drivers->clock == NULL)
         lacks = "clock";
     if (lacks == NULL) return gpu_resolve(layout, error_out);
@@ -129,8 +133,6 @@ static gf_status rejoin_check(const struct gf_layout *layout, char *error_out)
     if (!layout->config.rendezvous.rejoin) return GF_OK;
     if (layout->config.job.world_max < 2)
         wrong = "a world of 1 has nobody who could let this rank in";
-    else if (layout->drivers.rendezvous->reform == NULL)
-        wrong = "the control channel handed in has no reform()";
     if (wrong == NULL) return GF_OK;
     return gf_config_refuse(error_out, GF_ERR_CONFIG, "rendezvous.rejoin: %s", wrong);
 }

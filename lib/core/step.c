@@ -116,7 +116,7 @@ static void step_end(gf_context *gf, uint64_t now_ns)
     stats->last_exchange_ns = (step->first_ns != 0) ? now_ns - step->first_ns : 0;
     stats->exchange_ns += stats->last_exchange_ns;
     stats->last_wire_bytes = gf->link->sent_bytes - step->wire_before;
-    gf->observed.epoch_steps++;
+    gf->observed.generation_steps++;
     gf->observed.late[step->last_rank].steps++;
     gf->observed.late[step->last_rank].ns += step->late_ns;
 }
@@ -232,8 +232,7 @@ gf_status gf_step_begin(gf_context *gf)
     if ((status = gf_sparse_begin(gf)) < 0) return status;
     if (!gf->step.sparse) gf_dense_begin(gf);
     gf->phase = GF_PHASE_STEP;
-    gf->position->step = number;
-    gf->position->operation = GF_OPERATION_STEP;
+    gf->position.operation = GF_OPERATION_STEP;
     gf->observed.stats.last_wait_ns = 0;
     gf_trace_begin(gf);
     return GF_OK;

@@ -32,6 +32,14 @@ static void norms_add(uint64_t *into, const uint64_t *from)
     memcpy(into, sums, sizeof sums);
 }
 
+/* Of those that wait each rank knows what it was told last. */
+static void waiting_add(uint64_t *into, uint64_t from)
+{
+    const uint64_t joiners = UINT32_MAX;
+    uint64_t most = ((*into & joiners) > (from & joiners)) ? *into : from;
+    *into = ((*into & ~joiners) + (from & ~joiners)) | (most & joiners);
+}
+
 #define BIT(word) (1u << (word))
 #define HIGHEST (BIT(GF_VOTE_LAST) | BIT(GF_VOTE_STILL) | BIT(GF_VOTE_AHEAD))
 #define LOWEST \
@@ -56,6 +64,8 @@ static gf_status vote_fold(void *arg, gf_mem dst, gf_mem src, uint64_t word_coun
             into[i] = (from[i] > into[i]) ? from[i] : into[i];
         else if ((LOWEST >> (first + i)) & 1)
             into[i] = (from[i] < into[i]) ? from[i] : into[i];
+        else if (first + i == GF_VOTE_WAITING)
+            waiting_add(&into[i], from[i]);
         else
             into[i] += from[i];
     }
@@ -206,7 +216,7 @@ static void words_put(gf_context *gf)
     words[GF_VOTE_FIRST_BAD] = gf->finite.first_key;
     words[GF_VOTE_SAMPLES] = gf->step.samples;
     words[GF_VOTE_FIRST_SUM] = gf->finite.first_sum;
-    words[GF_VOTE_WAITING] = gf_members_waiting(gf->members) |
+    words[GF_VOTE_WAITING] = gf_control_joiners(gf->control) |
                              ((uint64_t)(gf->change.leaves ? 1 : 0) << 32) |
                              ((uint64_t)(gf->step.samples_said ? 1 : 0) << GF_VOTE_SAID_BIT);
     words[GF_VOTE_FIRST] =
@@ -231,7 +241,7 @@ bool gf_vote_post(gf_context *gf)
         .elem_count = count,
         .data = (gf_mem)(uintptr_t)gf->vote,
         .packed = (gf_mem)(uintptr_t)gf->vote,
-        .tag = gf_tag(gf->epoch, gf->step.number, GF_TAG_BUFFER_OTHER),
+        .tag = gf_tag(gf->generation, gf->step.number, GF_TAG_BUFFER_OTHER),
         .fold = vote_fold,
         .fold_arg = gf,
         .fold_elem_bytes = sizeof gf->vote[0],

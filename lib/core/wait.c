@@ -22,22 +22,24 @@ static uint64_t sleep_ns(const gf_context *gf, uint64_t longest_ns)
 static void sleep_on_drivers(gf_context *gf, uint64_t longest_ns)
 {
     const struct timespec longest = {.tv_nsec = (long)sleep_ns(gf, longest_ns)};
-    struct pollfd fds[2];
+    struct pollfd fds[1 + GF_CONTROL_FDS];
+    int control_fds[GF_CONTROL_FDS];
     nfds_t count = 0;
-    /* on the way to an epoch: nobody polls what it still says */
+    /* on the way to a generation: nobody polls what it still says */
     bool link_rests = (gf->phase == GF_PHASE_FAILED);
     int link_fd = link_rests ? -1 : gf->link->wake_fd;
-    int control_fd = gf->rendezvous->driver->wake_fd(gf->rendezvous);
+    uint32_t control_count = gf_control_wake_fds(gf->control, control_fds);
     if (link_fd >= 0) {
         if (gf->link->driver->arm(gf->link) != GF_OK) return; /* events are waiting: poll first */
         fds[count++] = (struct pollfd){.fd = link_fd, .events = POLLIN};
     }
-    if (control_fd >= 0) fds[count++] = (struct pollfd){.fd = control_fd, .events = POLLIN};
+    for (uint32_t i = 0; i < control_count; i++)
+        fds[count++] = (struct pollfd){.fd = control_fds[i], .events = POLLIN};
     if ((link_fd < 0) && !link_rests && (gf->phase != GF_PHASE_JOIN)) {
         (void)sched_yield(); /* a link without a wake-up cannot be slept on */
         return;
     }
-    gf->polled.members_skip = 0;
+    gf->polled.control_skip = 0;
     gf->polled.link_ns = 0;
     (void)ppoll(fds, count, &longest, NULL);
 }
@@ -53,7 +55,7 @@ static size_t sleep_at(const gf_context *gf, uint32_t index)
 void gf_wake(gf_context *gf)
 {
     if (gf->algorithm == GF_ALGORITHM_DIRECT)
-        gf_direct_wake(gf->link, gf->ids, gf->world, gf->rank, gf->lane_ranks);
+        gf_direct_wake(gf->link, NULL, gf->world, gf->rank, gf->lane_ranks);
 }
 
 static uint32_t shared_index(const gf_context *gf)
@@ -72,7 +74,7 @@ static void sleep_on_flags(gf_context *gf)
         return;
     }
     gf->link->driver->flag_sleep(gf->link, at, sleep_ns(gf, SLEEP_NS));
-    gf->polled.members_skip = 0; /* it may be news of a failure that has woken it: gf_wake() */
+    gf->polled.control_skip = 0; /* it may be news of a failure that has woken it: gf_wake() */
     gf->polled.link_ns = 0;
 }
 

@@ -41,7 +41,7 @@ static unsigned char *handle_of(const gf_context *gf, uint32_t rank)
 static uint64_t canary_of(const gf_context *gf, uint32_t rank)
 {
     uint64_t hash = gf_fnv_bytes(GF_FNV_START, handle_of(gf, rank), GF_GPU_HANDLE_BYTES);
-    return gf_fnv_u64(gf_fnv_u64(hash, gf->epoch), rank);
+    return gf_fnv_u64(gf_fnv_u64(hash, gf->generation), rank);
 }
 
 static gf_status canary_write(gf_context *gf)
@@ -151,9 +151,7 @@ static gf_status import(gf_context *gf, uint32_t rank, struct gf_ipc_refusal *ow
     int descriptor = -1;
     bool same;
     gf_status status = GF_OK;
-    if (node != NULL)
-        status =
-            gf_node_device_pull(node, gf_member_id_of(gf, rank), gf->polled.at_ns, &descriptor);
+    if (node != NULL) status = gf_node_device_pull(node, rank, gf->polled.at_ns, &descriptor);
     if (status == GF_AGAIN) return GF_AGAIN;
     if (status < 0) {
         own->reason = GF_IPC_OUT_OF_REACH;

@@ -31,8 +31,8 @@ struct gf_observed {
     uint32_t taken_in_row; /* steps that were not skipped */
     struct gf_trace trace;
     struct gf_stats stats;
-    struct gf_late *late; /* [world] of this epoch */
-    uint64_t epoch_steps; /* whole ones that they count */
+    struct gf_late *late;      /* [world] of this epoch */
+    uint64_t generation_steps; /* whole ones that they count */
 };
 
 /* ---- trace.c ---- */

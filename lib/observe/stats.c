@@ -54,7 +54,7 @@ gf_status gf_stats_read(const gf_context *gf, struct gf_stats *stats_out)
         stats.wire_bytes = gf->link->sent_bytes - gf->opening.wire_base;
         stats.messages = gf->link->sent_messages - gf->opening.message_base;
     }
-    if (gf->rendezvous != NULL) stats.control_bytes = gf->rendezvous->sent_bytes;
+    if (gf->control != NULL) stats.control_bytes = gf_control_sent_bytes(gf->control);
     stats.slowest_peer = GF_RANK_NONE;
     for (uint32_t r = 0; r < gf->world; r++) {
         const struct gf_late *late = &gf->observed.late[r];
@@ -63,7 +63,7 @@ gf_status gf_stats_read(const gf_context *gf, struct gf_stats *stats_out)
             continue;
         stats.slowest_peer = r;
         stats.slowest_late_ns = late->ns;
-        stats.slowest_share_percent = (uint32_t)(100 * late->steps / gf->observed.epoch_steps);
+        stats.slowest_share_percent = (uint32_t)(100 * late->steps / gf->observed.generation_steps);
     }
     stats.loss_scale = gf->loss_scale.value;
     stats.buffer_count = gf->buffers.dense_count;

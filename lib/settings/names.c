@@ -13,7 +13,7 @@ const char *gf_status_name(gf_status status)
         "GF_AGAIN",       "GF_OK",           "GF_ERR_PARAM",  "GF_ERR_STATE",
         "GF_ERR_ARENA",   "GF_ERR_DEVICE",   "GF_ERR_LINK",   "GF_ERR_TIMEOUT",
         "GF_ERR_PEER",    "GF_ERR_MISMATCH", "GF_ERR_SYSTEM", "GF_ERR_NUMERIC",
-        "GF_ERR_ABORTED", "GF_ERR_QUORUM",   "GF_ERR_CONFIG", "GF_ERR_DATA"};
+        "GF_ERR_ABORTED", "unknown status",  "GF_ERR_CONFIG", "GF_ERR_DATA"};
     _Static_assert(sizeof names / sizeof names[0] == GF_AGAIN - GF_ERR_DATA + 1,
                    "each status has a name, downwards");
     return NAME_OF(names, (unsigned)GF_AGAIN - (unsigned)status, "unknown status");
@@ -32,7 +32,7 @@ const char *gf_operation_name(gf_operation operation)
                                         [GF_OPERATION_BARRIER] = "barrier",
                                         [GF_OPERATION_UPDATE] = "update",
                                         [GF_OPERATION_STATE] = "state",
-                                        [GF_OPERATION_SHRINK] = "shrink",
+                                        [GF_OPERATION_REGROUP] = "regroup",
                                         [GF_OPERATION_CLOSE] = "close",
                                         [GF_OPERATION_WAIT] = "wait"};
     _Static_assert(sizeof names / sizeof names[0] == GF_OPERATION_COUNT,

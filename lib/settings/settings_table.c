@@ -29,6 +29,7 @@
 #define SCALE_MIN 0x1p-32f
 #define SCALE_MAX 0x1p32f
 
+static const char *const coordinator_names[] = {"rank0", "separate"};
 static const char *const idle_names[] = {"auto", "spin", "yield", "sleep"};
 static const char *const link_names[] = {"auto", "tcp", "ucx"};
 static const char *const average_names[] = {"sum", "ranks", "samples"};
@@ -36,6 +37,7 @@ static const char *const rate_names[] = {"constant", "step", "polynomial", "cosi
 static const char *const optimizer_names[] = {"none", "sgd", "lars", "adamw"};
 static const char *const sparse_names[] = {"reduced", "local"};
 #define LENGTH(list) (sizeof(list) / sizeof((list)[0]))
+_Static_assert(LENGTH(coordinator_names) == GF_COORDINATOR_SEPARATE + 1, "each place has a name");
 _Static_assert(LENGTH(idle_names) == GF_IDLE_SLEEP + 1, "each idle mode has a name");
 _Static_assert(LENGTH(link_names) == GF_LINK_UCX + 1, "each link has a name");
 _Static_assert(LENGTH(average_names) == GF_AVERAGE_SAMPLES + 1, "each average has a name");
@@ -66,15 +68,15 @@ const struct gf_setting gf_settings[] = {
      .help = "take world, rank, id and address from here alone"},
     {.key = "job.elastic",
      BOOL(job.elastic),
-     .help = "ranks may die while the others go on: GPUs whose memory does not outlive its process "
-             "(gf-check "
-             "--preflight says so) then go through host memory; one rank that says so is enough"},
+     AGREES,
+     .help = "ranks may die while the others go on, and come in again: GPUs whose memory does not "
+             "outlive its process (gf-check --preflight says so) then go through host memory"},
 
     {.key = "rendezvous.address",
      TEXT(rendezvous.address, GF_FORM_ADDRESS),
      .fallback_text = "127.0.0.1:7117",
      .help =
-         "where rank 0 listens; a name that is not known yet is asked for again until "
+         "where the coordinator listens; a name that is not known yet is asked for again until "
          "join_timeout; where neither this nor GF_ADDRESS is said, torchrun's MASTER_ADDR and a "
          "port made from its MASTER_PORT"},
     {.key = "rendezvous.bind",
@@ -87,9 +89,8 @@ const struct gf_setting gf_settings[] = {
      .low = MS,
      .high = 86400 * S,
      .fallback = 60 * S,
-     .help =
-         "how long a rank waits at the start for rank 0, and rank 0 for all others; how long an "
-         "epoch may take to begin"},
+     .help = "how long a rank dials the coordinator, at the start and whenever it is lost, and the "
+             "coordinator waits for all ranks; how long a generation may take to begin"},
     {.key = "rendezvous.keepalive",
      TIME(rendezvous.keepalive_ns),
      .low = MS,
@@ -108,11 +109,15 @@ const struct gf_setting gf_settings[] = {
     {.key = "rendezvous.ports",
      TEXT(rendezvous.ports, GF_FORM_PORTS),
      .fallback_text = "26000-31999",
-     .help = "ports the other ranks listen on: for connections between nodes (tcp), and to "
-             "coordinate should rank 0 die"},
+     .help = "ports that ranks listen on, for connections between nodes (tcp)"},
     {.key = "rendezvous.rejoin",
      BOOL(rendezvous.rejoin),
-     .help = "this rank was of the job and was started anew"},
+     .help = "whoever started this rank has reaped the process that had it before"},
+    {.key = "rendezvous.coordinator",
+     NAME(rendezvous.coordinator, coordinator_names),
+     AGREES,
+     .help = "where it runs: in rank 0's process, with which the job ends, or separate, in a "
+             "process of its own, as gf-run starts one and gf-coordinator is one"},
 
     {.key = "link.driver",
      NAME(link.driver, link_names),

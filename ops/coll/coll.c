@@ -112,7 +112,7 @@ gf_status gf_coll_post(struct gf_coll *coll, uint32_t msg, uint32_t peer, uint64
     GF_ASSERT((peer < coll->size) && (peer != coll->index));
     GF_ASSERT((msg < coll->msg_count) && !slot->active);
     if (bytes == 0) return GF_OK;
-    slot->peer = gf_member_at(coll->members, peer);
+    slot->peer = gf_rank_at(coll->ranks, peer);
     status = (is_send ? driver->send_post : driver->recv_post)(
         coll->link, slot->peer, gf_tag_move(coll->tag, move), data, bytes, slot->req);
     slot->active = status == GF_OK;

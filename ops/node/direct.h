@@ -107,14 +107,14 @@ static inline size_t gf_direct_area_bytes(uint32_t world)
     return gf_direct_flags_bytes(world) + 2 * GF_DIRECT_LANES * (size_t)GF_DIRECT_SMALL_BYTES;
 }
 
-static inline uint32_t gf_direct_id(const struct gf_coll *coll, uint32_t index)
+static inline uint32_t gf_direct_rank(const struct gf_coll *coll, uint32_t index)
 {
-    return gf_member_at(coll->members, index);
+    return gf_rank_at(coll->ranks, index);
 }
 /* 0: it cannot be reached any more; lost() is the error for that. */
 static inline gf_mem gf_direct_region(const struct gf_coll *coll, uint32_t index)
 {
-    return (gf_mem)(uintptr_t)coll->link->driver->map(coll->link, gf_direct_id(coll, index));
+    return (gf_mem)(uintptr_t)coll->link->driver->map(coll->link, gf_direct_rank(coll, index));
 }
 gf_status gf_direct_lost(struct gf_coll *coll, uint32_t index);
 /* The rank `turn` places after this one; below size. */
@@ -184,13 +184,13 @@ gf_status gf_direct_small_progress(struct gf_coll *coll, uint64_t now_ns);
 
 /* direct_flags.c. At the end of opening: one look at each page of each peer's region, some a call,
  * `pages` so far; GF_OK: at all. There is no other moment at which nobody waits. */
-gf_status gf_direct_touch(struct gf_link *link, const uint32_t *members, uint32_t size,
+gf_status gf_direct_touch(struct gf_link *link, const uint32_t *ranks, uint32_t size,
                           uint64_t *pages);
 /* Ends the sleep of all peers: there is news on the control channel. */
-void gf_direct_wake(struct gf_link *link, const uint32_t *members, uint32_t size, uint32_t own,
+void gf_direct_wake(struct gf_link *link, const uint32_t *ranks, uint32_t size, uint32_t own,
                     uint32_t lane_ranks);
 /* Not all share memory, and direct was asked for: why it cannot be, and with whom. */
-void gf_direct_unshared(struct gf_link *link, const uint32_t *members, uint32_t size, uint32_t own,
+void gf_direct_unshared(struct gf_link *link, const uint32_t *ranks, uint32_t size, uint32_t own,
                         uint32_t *peer_out, char text_out[256]);
 
 #endif

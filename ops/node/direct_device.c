@@ -8,7 +8,7 @@
  *
  * A rank writes to its own memory alone and reads the others': first all ranks' share of its block,
  * then the blocks that the others have summed. The bytes that cross are those of writing the sum to
- * all, but a rank that was left behind by an epoch and goes on cannot write into memory that is in
+ * all, but a rank that was left behind by a generation and goes on cannot write into memory that is in
  * use again, which no flag could keep it from: unlike an exchange region, device memory is not
  * mapped anew.
  *

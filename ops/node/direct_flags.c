@@ -55,7 +55,7 @@ void gf_direct_begin(struct gf_coll *coll)
 
 gf_status gf_direct_lost(struct gf_coll *coll, uint32_t index)
 {
-    coll->waits_for = gf_direct_id(coll, index);
+    coll->waits_for = gf_direct_rank(coll, index);
     return gf_fault_set(&coll->link->fault, GF_ERR_LINK, coll->waits_for, "map", 0,
                         "the exchange region of rank %u can no longer be reached", coll->waits_for);
 }
@@ -69,7 +69,7 @@ static void core_tell(struct gf_coll *coll, uint64_t core)
     if (gf_flag_load(coll->link, at) == core) return;
     for (uint32_t index = 0; index < coll->size; index++)
         if (gf_direct_region(coll, index) != 0)
-            driver->flag_store(coll->link, gf_direct_id(coll, index), at, core);
+            driver->flag_store(coll->link, gf_direct_rank(coll, index), at, core);
 }
 
 /* With the first flag: what this is, and where data lies, or the data. */
@@ -132,7 +132,7 @@ gf_status gf_direct_signal(struct gf_coll *coll)
             gf_status status = slot_fill(coll, (void *)(uintptr_t)(region + at));
             if (status < 0) return status;
         }
-        driver->flag_store(coll->link, gf_direct_id(coll, index), at, flag);
+        driver->flag_store(coll->link, gf_direct_rank(coll, index), at, flag);
     }
     direct->steps++;
     direct->arrived = 0;
@@ -162,7 +162,7 @@ static void what_text(const struct gf_coll *coll, uint64_t what, char *text_out,
                        (which < sizeof folds / sizeof *folds) ? folds[which] : "by no known rule");
     else if ((collective == GF_COLL_BROADCAST) && (which < coll->size))
         (void)snprintf(text_out + used, bytes - used, " from rank %u",
-                       gf_member_at(coll->members, which));
+                       gf_rank_at(coll->ranks, which));
 }
 
 static gf_status slot_look(struct gf_coll *coll, uint32_t index)
@@ -186,7 +186,7 @@ static gf_status slot_look(struct gf_coll *coll, uint32_t index)
     }
     char there[80];
     char here[80];
-    coll->waits_for = gf_direct_id(coll, index);
+    coll->waits_for = gf_direct_rank(coll, index);
     what_text(coll, theirs, there, sizeof there);
     what_text(coll, direct->what, here, sizeof here);
     if (theirs != direct->what)
@@ -224,7 +224,7 @@ static bool any_shares_core(struct gf_coll *coll, uint32_t index, uint64_t wante
 /* A flag that has not come: looks coll->spins times more. Has it? */
 static bool flag_await(struct gf_coll *coll, uint32_t index, uint64_t wanted)
 {
-    coll->waits_for = gf_direct_id(coll, index);
+    coll->waits_for = gf_direct_rank(coll, index);
     coll->awaits_core = coll->tells_core && any_shares_core(coll, index, wanted);
     if (coll->awaits_core) return false;
     for (uint32_t spins = coll->spins; spins > 0; spins--) {
@@ -263,14 +263,14 @@ gf_status gf_direct_wait(struct gf_coll *coll, uint64_t now_ns)
 #define PAGE_BYTES 4096u
 #define PAGES_A_CALL 256u
 
-gf_status gf_direct_touch(struct gf_link *link, const uint32_t *members, uint32_t size,
+gf_status gf_direct_touch(struct gf_link *link, const uint32_t *ranks, uint32_t size,
                           uint64_t *pages)
 {
     uint64_t each = (link->region_bytes + PAGE_BYTES - 1) / PAGE_BYTES;
     if (link->driver->simulated) return GF_OK; /* gf-plan's regions are larger than this machine */
     while (*pages < size * each) {
         unsigned char *region =
-            link->driver->map(link, gf_member_at(members, (uint32_t)(*pages / each)));
+            link->driver->map(link, gf_rank_at(ranks, (uint32_t)(*pages / each)));
         uint64_t first = *pages % each;
         uint64_t count = (each - first < PAGES_A_CALL) ? each - first : PAGES_A_CALL;
         *pages += (region != NULL) ? count : each;
@@ -281,34 +281,34 @@ gf_status gf_direct_touch(struct gf_link *link, const uint32_t *members, uint32_
     return GF_OK;
 }
 
-void gf_direct_wake(struct gf_link *link, const uint32_t *members, uint32_t size, uint32_t own,
+void gf_direct_wake(struct gf_link *link, const uint32_t *ranks, uint32_t size, uint32_t own,
                     uint32_t lane_ranks)
 {
     const struct gf_direct shared = {.lane_ranks = lane_ranks};
     for (uint32_t rank = 0; (link->driver->flag_sleep != NULL) && (rank < size); rank++) {
-        void *region = link->driver->map(link, gf_member_at(members, rank));
+        void *region = link->driver->map(link, gf_rank_at(ranks, rank));
         if ((rank != own) && (region != NULL))
             gf_flag_wake(region, gf_direct_sleep_at(&shared, rank));
     }
 }
 
-void gf_direct_unshared(struct gf_link *link, const uint32_t *members, uint32_t size, uint32_t own,
+void gf_direct_unshared(struct gf_link *link, const uint32_t *ranks, uint32_t size, uint32_t own,
                         uint32_t *peer_out, char text_out[256])
 {
-    char ranks[80] = "";
+    char with[80] = "";
     uint32_t peer = GF_RANK_NONE;
-    for (uint32_t r = 0, used = 0; (r < size) && (used + 12 < sizeof ranks); r++) {
-        if ((r == own) || (link->driver->map(link, gf_member_at(members, r)) != NULL)) continue;
-        used += (uint32_t)snprintf(ranks + used, sizeof ranks - used, "%s%u",
+    for (uint32_t r = 0, used = 0; (r < size) && (used + 12 < sizeof with); r++) {
+        if ((r == own) || (link->driver->map(link, gf_rank_at(ranks, r)) != NULL)) continue;
+        used += (uint32_t)snprintf(with + used, sizeof with - used, "%s%u",
                                    (used > 0) ? ", " : " with ranks ", r);
         if (peer == GF_RANK_NONE) peer = r;
     }
     if (peer == GF_RANK_NONE)
-        (void)snprintf(ranks, sizeof ranks, " between other ranks than rank %u", own);
+        (void)snprintf(with, sizeof with, " between other ranks than rank %u", own);
     (void)snprintf(
         text_out, 256,
         "exchange.algorithm = direct: no shared memory%s; allowed are ranks of one node without "
         "link.private_memory, elsewhere auto",
-        ranks);
+        with);
     *peer_out = peer;
 }

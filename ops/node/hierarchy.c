@@ -49,7 +49,7 @@ static void in_node(struct gf_hierarchy *own, gf_collective collective, uint64_t
     inner->kind = (own->in_node != NULL) ? own->in_node : &gf_coll_direct;
     inner->own.direct = &own->direct;
     inner->collective = collective;
-    inner->members = own->nodes->local;
+    inner->ranks = own->nodes->local;
     inner->size = own->nodes->local_size;
     inner->index = own->nodes->local_index;
 }
@@ -94,7 +94,7 @@ static void between_nodes(struct gf_coll *coll)
     inner->kind = by_halving ? &gf_coll_halving : &gf_coll_ring;
     inner->own.flow = &own->flow;
     inner->slice_bytes = between_slice_bytes(coll);
-    inner->members = own->nodes->across;
+    inner->ranks = own->nodes->across;
     inner->size = own->nodes->node_count;
     inner->index = own->nodes->node_index;
     inner->data = wire_data(coll) + first * elem_bytes;

@@ -32,7 +32,7 @@ struct gf_node_words {
 };
 struct gf_nodes_meeting {
     struct gf_link *link;
-    const uint32_t *members; /* as in struct gf_coll */
+    const uint32_t *ranks; /* as in struct gf_coll */
     uint32_t world, rank;
     struct gf_node_words words;
 };

@@ -9,7 +9,7 @@
 static bool reaches(const struct gf_nodes_meeting *met, uint32_t rank)
 {
     return (rank == met->rank) ||
-           (met->link->driver->map(met->link, gf_member_at(met->members, rank)) != NULL);
+           (met->link->driver->map(met->link, gf_rank_at(met->ranks, rank)) != NULL);
 }
 
 void gf_nodes_meet(const struct gf_nodes_meeting *met)
@@ -142,14 +142,13 @@ gf_status gf_nodes_form(const struct gf_nodes_meeting *met, bool by_name,
                            size, lowest, GF_DIRECT_RANKS_MAX);
             return GF_ERR_CONFIG;
         }
-        if (lowest == mine)
-            met->words.local[nodes->local_size++] = gf_member_at(met->members, rank);
+        if (lowest == mine) met->words.local[nodes->local_size++] = gf_rank_at(met->ranks, rank);
         if (lowest != rank) continue;
         if (size < nodes->owners) nodes->owners = size;
         if (lowest == mine) nodes->node_index = nodes->node_count;
         if (nodes->local_index < size)
             met->words.across[nodes->node_count] =
-                gf_member_at(met->members, rank_at(met, lowest, nodes->local_index));
+                gf_rank_at(met->ranks, rank_at(met, lowest, nodes->local_index));
         nodes->node_count++;
     }
     nodes->ports = devices_of_their_own(met) ? nodes->owners : 1;

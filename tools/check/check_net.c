@@ -16,7 +16,7 @@
 #include "tools/check/check_preflight.h"
 #include "drivers/devices.h"
 #include "drivers/drivers.h"
-#include "drivers/tcp/rendezvous_socket.h"
+#include "drivers/tcp/socket.h"
 #include "lib/settings/settings.h"
 #include "tools/common/tool_clock.h"
 #include "tools/common/tool_port.h"
@@ -81,6 +81,7 @@ void check_link(struct check_report *report, struct check_job *job)
     char why[200] = "link.driver = tcp";
     struct gf_link_setup setup = {
         .world = 1,
+        .ranks_max = 1,
         .requests_max = 4,
         .message_bytes_max = 4096,
         .transports = config->link.transports,
@@ -394,19 +395,18 @@ static bool control_is_here(const struct gf_place *to)
     return here;
 }
 
-struct gf_rendezvous_setup check_control_setup(const struct check_job *job)
+struct gf_channel_setup check_control_setup(const struct check_job *job, bool listens)
 {
     const struct gf_config *config = &job->config;
-    return (struct gf_rendezvous_setup){
-        .rank = config->job.rank,
-        .world = config->job.world,
+    return (struct gf_channel_setup){
+        .listens = listens,
+        .connections_max = listens ? 2 * config->job.world + 16 : 1,
         .job_id = config->job.id,
         .address = config->rendezvous.address,
         .bind = config->rendezvous.bind,
         .key_file = config->rendezvous.key_file,
         .insecure = config->rendezvous.insecure,
         .keepalive_ns = config->rendezvous.keepalive_ns,
-        .join_timeout_ns = job->deadline_ns,
     };
 }
 
@@ -414,25 +414,24 @@ struct gf_rendezvous_setup check_control_setup(const struct check_job *job)
  * itself. */
 void check_control_alone(struct check_report *report, const struct check_job *job)
 {
-    const struct gf_rendezvous_driver *driver = gf_drivers_default->rendezvous;
+    const struct gf_channel_driver *driver = gf_drivers_default->channel;
     struct gf_place to = {0};
     struct gf_place from = {0};
     struct gf_fault fault = {0};
-    struct gf_rendezvous *rendezvous = NULL;
-    struct gf_rendezvous_setup setup = check_control_setup(job);
+    struct gf_channel *channel = NULL;
+    struct gf_channel_setup setup = check_control_setup(job, false);
     bool here = false;
     void *state = NULL;
-    if (setup.world == 1) setup.world = 2;
     if (gf_socket_address_parse(setup.address, &to, &fault) &&
         ((setup.bind[0] == '\0') || gf_socket_bind_parse(setup.bind, &from, &fault))) {
         here = control_is_here(&to);
-        setup.rank = here ? 0 : 1;
-        state = malloc(driver->state_bytes(&setup));
+        setup = check_control_setup(job, here);
+        state = aligned_alloc(64, (driver->state_bytes(&setup) + 63) / 64 * 64);
         if ((state != NULL) &&
-            (driver->open(&setup, state, tool_clock_ns(), &rendezvous, &fault) == GF_OK))
-            driver->close(rendezvous);
+            (driver->open(&setup, state, tool_clock_ns(), &channel, &fault) == GF_OK))
+            driver->close(channel);
     }
-    if ((rendezvous == NULL) || (fault.code != GF_OK))
+    if ((channel == NULL) || (fault.code != GF_OK))
         check_say(report, "control", CHECK_FAIL,
                   (fault.foreign_code == EADDRINUSE)
                       ? "ss -lntxp shows who: a job that still runs? else take another port"

@@ -1,6 +1,7 @@
 /* All ranks of the job talk before the real join, over the control channel alone, so that one that
  * could not join still says what it has found. Rank 0 is the root:
- *     each rank -> 0: HERE, which is small
+ *     each rank -> 0: HERE (which rank, of how many), which is small
+ *                                                     0 -> it: APART (why it is not one of them)
  *     each rank -> 0: HELLO (host, hash, values)      0 -> each: MET (who is where, what differs)
  *     each rank -> 0: FAILS (how many lines fail)     0 -> each: DONE (which ranks have any)
  * Structs travel as they are: ranks of one job are of one build, which the channel's own hello has
@@ -16,15 +17,23 @@
 #include "config/config_keys.h"
 #include "tools/common/tool_clock.h"
 
-enum { FRAME_HELLO = 1, FRAME_MET, FRAME_FAILS, FRAME_DONE, FRAME_HERE };
+enum { FRAME_HELLO = 1, FRAME_MET, FRAME_FAILS, FRAME_DONE, FRAME_HERE, FRAME_APART };
 #define S 1000000000ull
 #define NAMES_BYTES 160u
+#define NOBODY UINT32_MAX
+
+struct here {
+    uint32_t rank, world;
+};
+struct apart {
+    char text[160];
+};
 
 struct hello {
     uint64_t hash;
     char host[CHECK_HOST_BYTES];
     /* "key=value\n" of all that must agree */
-    char values[GF_FRAME_PAYLOAD_MAX - 8 - CHECK_HOST_BYTES];
+    char values[GF_CHANNEL_PAYLOAD_MAX - 8 - CHECK_HOST_BYTES];
 };
 struct met {
     uint32_t answered, differing;
@@ -38,18 +47,20 @@ struct done {
     uint32_t failing;
     char names[NAMES_BYTES];
 };
-_Static_assert(sizeof(struct hello) <= GF_FRAME_PAYLOAD_MAX, "fits a frame");
-_Static_assert(sizeof(struct met) <= GF_FRAME_PAYLOAD_MAX, "fits a frame");
+_Static_assert(sizeof(struct hello) <= GF_CHANNEL_PAYLOAD_MAX, "fits a frame");
+_Static_assert(sizeof(struct met) <= GF_CHANNEL_PAYLOAD_MAX, "fits a frame");
 
 struct rank_info { /* at rank 0 */
     bool here, answered;
+    uint32_t connection; /* NOBODY: it is not connected */
     uint32_t fails;
     char host[CHECK_HOST_BYTES];
 };
 struct check_peers {
-    const struct gf_rendezvous_driver *driver;
-    struct gf_rendezvous *rendezvous;
+    const struct gf_channel_driver *driver;
+    struct gf_channel *channel;
     void *state;
+    uint32_t *ranks_of; /* [channel.connections_max] at rank 0: whose a connection is */
     uint32_t rank, world;
     uint64_t deadline_ns;
     struct hello own;
@@ -62,12 +73,12 @@ struct check_peers {
 
 /* The next event before end_ns; GF_AGAIN: none came; an error: the channel has failed. */
 static gf_status event_wait(struct check_peers *peers, uint64_t end_ns,
-                            struct gf_rendezvous_event *event_out)
+                            struct gf_channel_event *event_out)
 {
     for (;;) {
         uint64_t now_ns = tool_clock_ns();
-        gf_status status = peers->driver->poll(peers->rendezvous, now_ns, event_out);
-        struct pollfd wake = {.fd = peers->driver->wake_fd(peers->rendezvous), .events = POLLIN};
+        gf_status status = peers->driver->poll(peers->channel, now_ns, event_out);
+        struct pollfd wake = {.fd = peers->driver->wake_fd(peers->channel), .events = POLLIN};
         if (status != GF_AGAIN) return status;
         if (now_ns >= end_ns) return GF_AGAIN;
         (void)poll(&wake, 1, 10);
@@ -78,43 +89,77 @@ static void send_to(struct check_peers *peers, uint32_t to, uint32_t kind, const
                     uint32_t size_bytes)
 {
     uint64_t end_ns = tool_clock_ns() + 2 * S;
-    struct gf_rendezvous_event event;
-    while ((peers->driver->send(peers->rendezvous, to, kind, payload, size_bytes) == GF_AGAIN) &&
-           (tool_clock_ns() < end_ns))
+    uint32_t connection = (peers->rank == 0) ? peers->ranks[to].connection : 0;
+    struct gf_channel_event event;
+    while (
+        (peers->driver->send(peers->channel, connection, kind, payload, size_bytes) == GF_AGAIN) &&
+        (tool_clock_ns() < end_ns))
         (void)event_wait(peers, tool_clock_ns() + S / 100, &event);
 }
 
 static void flush(struct check_peers *peers)
 {
     uint64_t end_ns = tool_clock_ns() + 2 * S;
-    struct gf_rendezvous_event event;
-    while (!peers->driver->flushed(peers->rendezvous) && (tool_clock_ns() < end_ns))
+    struct gf_channel_event event;
+    while (!peers->driver->flushed(peers->channel) && (tool_clock_ns() < end_ns))
         (void)event_wait(peers, tool_clock_ns() + S / 100, &event);
 }
 
-/* Another rank than 0: until rank 0 has said `kind`, of size_bytes, or connected (kind 0). */
+/* Another rank than 0: until rank 0 has been reached. */
+static bool reach(struct check_peers *peers)
+{
+    uint64_t begin_ns = tool_clock_ns();
+    uint64_t end_ns = begin_ns + peers->deadline_ns;
+    uint32_t tried = 1;
+    struct gf_channel_event event;
+    peers->driver->dial(peers->channel, begin_ns);
+    for (;;) {
+        gf_status status = event_wait(peers, end_ns, &event);
+        if ((status == GF_OK) && (event.kind == GF_CHANNEL_CONNECTED)) return true;
+        if ((status == GF_OK) && (event.kind == GF_CHANNEL_ENDED)) {
+            (void)snprintf(peers->ended, sizeof peers->ended, "rank 0: tried %u times: %.200s",
+                           tried, event.text);
+            (void)poll(NULL, 0, 50);
+            if (tool_clock_ns() >= end_ns) return false;
+            tried++;
+            peers->driver->dial(peers->channel, tool_clock_ns());
+        }
+        if (status == GF_OK) continue;
+        if (status != GF_AGAIN)
+            (void)snprintf(peers->ended, sizeof peers->ended, "%.239s", peers->channel->fault.text);
+        else if (peers->ended[0] == '\0')
+            (void)snprintf(peers->ended, sizeof peers->ended, "rank 0 does not answer");
+        return false;
+    }
+}
+
+/* .. until it has said `kind`, of size_bytes. */
 static bool answer_wait(struct check_peers *peers, uint32_t kind, void *answer_out,
                         uint32_t size_bytes)
 {
     /* Rank 0 may have begun its own deadline as much later as it may wait for others. */
     uint64_t end_ns = tool_clock_ns() + 2 * peers->deadline_ns + 5 * S;
-    struct gf_rendezvous_event event;
+    struct gf_channel_event event;
     for (;;) {
         gf_status status = event_wait(peers, end_ns, &event);
         if (status != GF_OK) {
             (void)snprintf(peers->ended, sizeof peers->ended, "%s",
                            (status == GF_AGAIN) ? "rank 0 says nothing"
-                                                : peers->rendezvous->fault.text);
+                                                : peers->channel->fault.text);
             return false;
         }
-        if ((event.kind == GF_RENDEZVOUS_CONNECTED) && (kind == 0)) return true;
-        if (event.kind == GF_RENDEZVOUS_ENDED) {
+        if (event.kind == GF_CHANNEL_ENDED) {
             (void)snprintf(peers->ended, sizeof peers->ended, "rank 0 left: %.160s", event.text);
             return false;
         }
-        if ((event.kind != GF_RENDEZVOUS_FRAME) || (event.frame_kind != kind) || (kind == 0) ||
-            (event.size_bytes != size_bytes))
-            continue;
+        if (event.kind != GF_CHANNEL_FRAME) continue;
+        if ((event.frame_kind == FRAME_APART) && (event.size_bytes == sizeof(struct apart))) {
+            const struct apart *apart = event.payload;
+            (void)snprintf(peers->ended, sizeof peers->ended, "rank 0 refused rank %u: %.*s",
+                           peers->rank, (int)sizeof apart->text - 1, apart->text);
+            return false;
+        }
+        if ((event.frame_kind != kind) || (event.size_bytes != size_bytes)) continue;
         memcpy(answer_out, event.payload, size_bytes);
         return true;
     }
@@ -215,24 +260,63 @@ static void place_find(struct check_peers *peers, uint32_t rank)
     }
 }
 
+/* Is it one of this job's ranks? Else it hears why not, and everybody else does. */
+static void here_take(struct check_peers *peers, uint32_t connection, const struct here *here)
+{
+    struct apart apart = {.text = ""};
+    if (here->world != peers->world)
+        (void)snprintf(apart.text, sizeof apart.text, "world %u at rank 0, %u at rank %u",
+                       peers->world, here->world, here->rank);
+    else if ((here->rank == 0) || (here->rank >= peers->world))
+        (void)snprintf(apart.text, sizeof apart.text, "rank %u: expected 1 to %u", here->rank,
+                       peers->world - 1);
+    else if (peers->ranks[here->rank].connection != NOBODY)
+        (void)snprintf(apart.text, sizeof apart.text,
+                       "rank %u is here already: was it started "
+                       "twice?",
+                       here->rank);
+    if (apart.text[0] == '\0') {
+        peers->ranks_of[connection] = here->rank;
+        peers->ranks[here->rank].connection = connection;
+        peers->ranks[here->rank].here = true;
+        return;
+    }
+    (void)snprintf(peers->met.refused, sizeof peers->met.refused, "%s", apart.text);
+    (void)peers->driver->send(peers->channel, connection, FRAME_APART, &apart, sizeof apart);
+    peers->driver->drop(peers->channel, connection);
+}
+
+/* The rank that said what is in *event, or whose connection ended; NOBODY: of none. */
+static uint32_t event_rank(struct check_peers *peers, const struct gf_channel_event *event)
+{
+    uint32_t rank = peers->ranks_of[event->connection];
+    if (event->kind == GF_CHANNEL_FRAME) {
+        if ((rank == NOBODY) && (event->frame_kind == FRAME_HERE) &&
+            (event->size_bytes == sizeof(struct here)))
+            here_take(peers, event->connection, event->payload);
+        return rank;
+    }
+    peers->ranks_of[event->connection] = NOBODY;
+    if ((event->kind == GF_CHANNEL_ENDED) && (rank != NOBODY))
+        peers->ranks[rank].connection = NOBODY;
+    return rank;
+}
+
 static void root_meet(struct check_peers *peers)
 {
     struct met *met = &peers->met;
-    struct gf_rendezvous_event event;
+    struct gf_channel_event event;
     uint64_t end_ns = tool_clock_ns() + peers->deadline_ns;
     hello_take(peers, 0, &peers->own);
     while (met->answered < peers->world) {
         if (event_wait(peers, end_ns, &event) != GF_OK) break;
-        if ((event.kind == GF_RENDEZVOUS_FRAME) && (event.frame_kind == FRAME_HELLO) &&
-            (event.size_bytes == sizeof(struct hello)))
-            hello_take(peers, event.rank, event.payload);
-        if ((event.kind == GF_RENDEZVOUS_FRAME) && (event.frame_kind == FRAME_HERE))
-            peers->ranks[event.rank].here = true;
+        uint32_t rank = event_rank(peers, &event);
+        if ((rank != NOBODY) && (event.kind == GF_CHANNEL_FRAME) &&
+            (event.frame_kind == FRAME_HELLO) && (event.size_bytes == sizeof(struct hello)))
+            hello_take(peers, rank, event.payload);
         /* it will not come; the others that are there are soon heard */
-        if (event.kind == GF_RENDEZVOUS_REFUSED) {
-            (void)snprintf(met->refused, sizeof met->refused, "%.199s", event.text);
-            if (end_ns > tool_clock_ns() + S / 2) end_ns = tool_clock_ns() + S / 2;
-        }
+        if ((met->refused[0] != '\0') && (end_ns > tool_clock_ns() + S / 2))
+            end_ns = tool_clock_ns() + S / 2;
     }
     (void)names_write(peers, false, met->missing, sizeof met->missing);
     for (uint32_t r = 0; r < peers->world; r++) {
@@ -277,31 +361,49 @@ static void met_say(struct check_report *report, const struct check_peers *peers
 
 static void peers_close(struct check_peers *peers)
 {
-    if (peers->rendezvous != NULL) peers->driver->close(peers->rendezvous);
+    if (peers->channel != NULL) peers->driver->close(peers->channel);
     free(peers->state);
+    free(peers->ranks_of);
     free(peers);
+}
+
+/* What the channel itself has refused: another job, key or version. */
+static void log_refused(void *user, gf_log_level level, const char *text)
+{
+    struct check_peers *peers = user;
+    const char *why = strstr(text, "refused a rank: ");
+    (void)level;
+    if (why == NULL) return;
+    (void)snprintf(peers->met.refused, sizeof peers->met.refused, "%.199s",
+                   why + sizeof "refused a rank: " - 1);
 }
 
 /* Opens the channel; says so, or why not. */
 static bool channel_open(struct check_report *report, const struct check_job *job,
                          struct check_peers *peers)
 {
-    const struct gf_rendezvous_setup setup = check_control_setup(job);
+    struct gf_channel_setup setup = check_control_setup(job, peers->rank == 0);
     struct gf_fault fault = {0};
-    peers->state = malloc(peers->driver->state_bytes(&setup));
-    if ((peers->state == NULL) || (peers->driver->open(&setup, peers->state, tool_clock_ns(),
-                                                       &peers->rendezvous, &fault) != GF_OK)) {
-        peers->rendezvous = NULL;
+    setup.log = (struct gf_log){.fn = log_refused, .user = peers};
+    peers->ranks_of = malloc(setup.connections_max * sizeof peers->ranks_of[0]);
+    peers->state = aligned_alloc(64, (peers->driver->state_bytes(&setup) + 63) / 64 * 64);
+    if ((peers->state == NULL) || (peers->ranks_of == NULL) ||
+        (peers->driver->open(&setup, peers->state, tool_clock_ns(), &peers->channel, &fault) !=
+         GF_OK)) {
+        peers->channel = NULL;
         check_say(report, "control", CHECK_FAIL,
                   "correct what it names, or free the port (ss -lntxp shows who has it)", "%s",
                   fault.text);
         return false;
     }
+    for (uint32_t i = 0; i < setup.connections_max; i++) peers->ranks_of[i] = NOBODY;
+    for (uint32_t r = 0; (peers->rank == 0) && (r < peers->world); r++)
+        peers->ranks[r].connection = NOBODY;
     if (peers->rank == 0) {
         check_say(report, "control", CHECK_OK, NULL, "rank 0 listens at %s", setup.address);
         return true;
     }
-    if (answer_wait(peers, 0, NULL, 0)) {
+    if (reach(peers)) {
         check_say(report, "control", CHECK_OK, NULL, "rank 0 answers at %s", setup.address);
         return true;
     }
@@ -316,7 +418,7 @@ struct check_peers *check_peers_meet(struct check_report *report, struct check_j
     struct check_peers *peers = calloc(1, sizeof *peers + world * sizeof peers->ranks[0]);
     bool met;
     if (peers == NULL) return NULL;
-    peers->driver = gf_drivers_default->rendezvous;
+    peers->driver = gf_drivers_default->channel;
     peers->rank = job->config.job.rank;
     peers->world = world;
     peers->deadline_ns = job->deadline_ns;
@@ -331,7 +433,8 @@ struct check_peers *check_peers_meet(struct check_report *report, struct check_j
         root_meet(peers);
         met = true;
     } else {
-        send_to(peers, 0, FRAME_HERE, NULL, 0);
+        const struct here here = {.rank = peers->rank, .world = world};
+        send_to(peers, 0, FRAME_HERE, &here, sizeof here);
         flush(peers); /* in a packet of its own */
         send_to(peers, 0, FRAME_HELLO, &peers->own, sizeof peers->own);
         met = answer_wait(peers, FRAME_MET, &peers->met, sizeof peers->met);
@@ -355,18 +458,20 @@ struct check_peers *check_peers_meet(struct check_report *report, struct check_j
 
 static void root_agree(struct check_peers *peers, uint32_t fails, struct done *done)
 {
-    struct gf_rendezvous_event event;
+    struct gf_channel_event event;
     uint64_t end_ns = tool_clock_ns() + peers->deadline_ns;
     uint32_t waiting = peers->met.answered - 1;
     /* Silence counts as failing. */
     for (uint32_t r = 0; r < peers->world; r++) peers->ranks[r].fails = 1;
     peers->ranks[0].fails = fails;
     while ((waiting > 0) && (event_wait(peers, end_ns, &event) == GF_OK)) {
-        if (event.kind == GF_RENDEZVOUS_ENDED) waiting--;
-        if ((event.kind != GF_RENDEZVOUS_FRAME) || (event.frame_kind != FRAME_FAILS) ||
+        uint32_t rank = event_rank(peers, &event);
+        if (rank == NOBODY) continue;
+        if (event.kind == GF_CHANNEL_ENDED) waiting--;
+        if ((event.kind != GF_CHANNEL_FRAME) || (event.frame_kind != FRAME_FAILS) ||
             (event.size_bytes != sizeof fails))
             continue;
-        memcpy(&peers->ranks[event.rank].fails, event.payload, sizeof fails);
+        memcpy(&peers->ranks[rank].fails, event.payload, sizeof fails);
         waiting--;
     }
     done->failing = names_write(peers, true, done->names, sizeof done->names);

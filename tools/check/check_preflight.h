@@ -5,7 +5,7 @@
 #define CHECK_PREFLIGHT_H
 
 #include "tools/check/check_report.h"
-#include "drivers/rendezvous.h"
+#include "drivers/channel.h"
 
 /* ranks, where neither file nor command line nor launcher says how many */
 #define CHECK_WORLD_ASSUMED 2u
@@ -73,7 +73,7 @@ void check_interfaces_reach(struct check_report *report, const struct check_job 
                             check_met met);
 void check_ports(struct check_report *report, const struct check_job *job);
 /* as this rank of the job */
-struct gf_rendezvous_setup check_control_setup(const struct check_job *job);
+struct gf_channel_setup check_control_setup(const struct check_job *job, bool listens);
 void check_control_alone(struct check_report *report, const struct check_job *job);
 /* The item that begins at *at, without blanks; false at the end. Moves *at after it. Groups of
  * devices that no link has chosen from are items, too. */

@@ -204,9 +204,9 @@ static gf_status epoch_await(gf_context *gf)
 static gf_status epoch_change(gf_context *gf, gf_status status)
 {
     if ((status == GF_ERR_PEER) || (status == GF_ERR_LINK) || (status == GF_ERR_TIMEOUT))
-        status = gf_regroup_begin(gf, NULL, 0);
+        status = gf_regroup_begin(gf);
     else if ((status == GF_OK) && (gf_regroup_due(gf) > 0))
-        status = gf_regroup_begin(gf, NULL, 0);
+        status = gf_regroup_begin(gf);
     else
         return status;
     if (status == GF_OK) status = epoch_await(gf);

@@ -103,7 +103,7 @@ CALLS = {
     "gf_request_wait_for": (None, (_P, _U64)), "gf_step_wait_for": (None, (_U64,)),
     "gf_abort": (ctypes.c_int, ()), "gf_heartbeat": (None, ()),
     "gf_state_bytes": (_U64, ()), "gf_state_save": (None, (_P, _U64)),
-    "gf_state_load": (None, (_P, _U64)), "gf_regroup_begin": (None, (_P, _U32)),
+    "gf_state_load": (None, (_P, _U64)), "gf_regroup_begin": (None, ()),
     "gf_regroup_wait_for": (None, (_U64,)), "gf_regroup_due": (_U32, ()), "gf_leave": (None, ()),
     "gf_left": (ctypes.c_bool, ()), "gf_rejoined": (ctypes.c_bool, ()), "gf_steps": (_U64, ()),
     "gf_stats_read": (None, (_P,)),
@@ -610,7 +610,7 @@ class DistributedDataParallel(torch.nn.Module):
         """What an epoch, a saved state and a rank that comes in have in common."""
         optimizers = [state] if isinstance(state, torch.optim.Optimizer) else list(state)
         elastic = settings.get("job", {}).get("elastic") or _in_file(path, "elastic", "true") or \
-            any(name in os.environ for name in ("GF_ENDED_FD", "GF_WORLD_MAX", "GF_REJOIN"))
+            any(name in os.environ for name in ("GF_ELASTIC", "GF_WORLD_MAX", "GF_REJOIN"))
         self._extras, mirrors = (_Extra * 0)(), []
         self._survives = bool(elastic or optimizers)
         if not self._survives:
@@ -1005,7 +1005,7 @@ class DistributedDataParallel(torch.nn.Module):
         again = True
         while again:
             try:
-                self._job.call("gf_regroup_begin", None, 0)
+                self._job.call("gf_regroup_begin")
                 self._job.wait("gf_regroup_wait_for")
                 again = not self.left and self.due > 0
             except RankLost as lost:  # another one, on the way

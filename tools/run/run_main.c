@@ -8,8 +8,10 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "config/config.h"
 #include "drivers/identity.h"
-#include "tools/run/run_nodes.h"
+#include "tools/coordinator/coordinator_serve.h"
+#include "tools/run/run_ranks.h"
 #include "tools/common/tool_args.h"
 #include "tools/common/tool_output.h"
 #include "tools/common/tool_port.h"
@@ -17,6 +19,8 @@
 /* Between the well-known ports and the ones (21000 and up) that the link takes by default. */
 #define PORT_FIRST 10000u
 #define PORT_END 20000u
+/* Ranks may read data for as long as they like before they join; then join_timeout counts. */
+#define FIRST_NS (UINT64_C(86400) * 1000000000u)
 
 /* 0 where none is free. Begins anywhere, so that two jobs at once seldom try the same. */
 static unsigned port_find(uint32_t random)
@@ -48,21 +52,66 @@ static bool begins_one_job(void)
     return false;
 }
 
+/* The coordinator's own settings; its ranks dial it where it listens. On one node that is a
+ * loopback address of this job's own. False: why was said, *exit_out is what gf-run exits with. */
+static bool coordinator_plan(struct run_job *job, const struct coordinator_given *given,
+                             uint32_t random, int *exit_out)
+{
+    static char error[GF_CONFIG_ERROR_BYTES];
+    static char address[GF_TEXT_MAX];
+    static struct coordinator_job plan;
+    struct coordinator_given own = *given;
+    const char *said = getenv("GF_ADDRESS");
+    unsigned port = ((job->nodes == 1) && (own.listen == NULL)) ? port_find(random) : 1;
+    *exit_out = EXIT_FAILURE;
+    if (port == 0) {
+        (void)fprintf(stderr, "gf-run: no port from %u to %u is free on 127.0.0.1\n", PORT_FIRST,
+                      PORT_END - 1u);
+        return false;
+    }
+    (void)snprintf(address, sizeof address, "127.0.0.1:%u", port);
+    if ((own.listen == NULL) && (job->nodes == 1)) own.listen = address;
+    if ((own.listen == NULL) && (said != NULL) && (said[0] != '\0')) own.listen = said;
+    job->address = own.listen;
+    if (job->node > 0) return true;
+    *exit_out = TOOL_EXIT_USAGE;
+    if ((own.listen == NULL) && (own.config_path == NULL)) {
+        (void)fprintf(stderr, "gf-run: --nodes: node 0 runs the coordinator: --config with the "
+                              "configuration of the ranks, or --listen ADDRESS, is missing\n");
+        return false;
+    }
+    int read = coordinator_config(&own, &plan.config, error);
+    if (read != 0) {
+        (void)fprintf(stderr, "gf-run: %s\n", error);
+        *exit_out = tool_args_exit(read);
+        return false;
+    }
+    plan.id = gf_identity_job(job->id);
+    plan.world = job->nodes * job->rank_count;
+    plan.world_max = (job->rank_max > plan.world) ? job->rank_max : plan.world;
+    if (plan.config.job.world_max > plan.world_max) plan.world_max = plan.config.job.world_max;
+    plan.first_ns = FIRST_NS;
+    job->coordinator = &plan;
+    return true;
+}
+
 static int program(int argc, char **argv)
 {
+    static char id_random[24];
+    static struct coordinator_given given;
     struct run_job job = {0};
     uint64_t rank_count = 0;
     uint64_t restarts = 0;
     uint64_t most = 0;
     uint64_t nodes = 1;
     uint64_t node = 0;
-    uint64_t id = 0;
+    int exit_code = 0;
     uint64_t random[2];
     uint32_t operand_count = 0;
-    bool given = false, merge = false, elastic = false;
+    bool has_ranks = false, merge = false, elastic = false;
     const struct tool_option options[] = {
         {"ranks", TOOL_NUMBER, &rank_count, "N", .help = "how many ranks", .low = 1,
-         .high = RUN_RANKS_MAX, .given_out = &given, .letter = 'n'},
+         .high = RUN_RANKS_MAX, .given_out = &has_ranks, .letter = 'n'},
         {"merge", TOOL_FLAG, &merge, NULL,
          .help = "show the lines of all ranks as they are, without \"[rank] \""},
         {"elastic", TOOL_FLAG, &elastic, NULL,
@@ -79,16 +128,21 @@ static int program(int argc, char **argv)
          .high = RUN_RANKS_MAX},
         {"node-rank", TOOL_NUMBER, &node, "R", .help = "which of them this is, from 0", .low = 0,
          .high = RUN_RANKS_MAX - 1},
-        {"job", TOOL_NUMBER, &id, "ID",
-         .help = "its number, the same on all nodes (default: random)", .low = 1,
-         .high = UINT64_MAX},
-        {"shared", TOOL_TEXT, &job.shared, "DIRECTORY",
-         .help = "of all nodes: there each gf-run tells the others who has ended (--elastic)"},
+        {"job", TOOL_TEXT, &job.id, "ID",
+         .help = "of this run, the same on all nodes: a number or a name (default: random)"},
+        {"config", TOOL_TEXT, &given.config_path, "FILE",
+         .help = "the ranks' configuration: where the coordinator listens, and its key (--nodes)"},
+        {"listen", TOOL_TEXT, &given.listen, "ADDRESS",
+         .help = "IP:port or host:port of node 0, in place of that of --config"},
+        {"key-file", TOOL_TEXT, &given.key_file, "FILE",
+         .help = "the ranks' rendezvous.key_file, in place of that of --config"},
+        {"insecure", TOOL_FLAG, &given.insecure, NULL,
+         .help = "listen beyond loopback without a key"},
     };
     const struct tool_args args = {
         .program = "gf-run",
         .usage = "-n N [--merge] [--elastic] [--restart N] [--max N] [--nodes N --node-rank R "
-                 "--job ID [--shared D]]\n"
+                 "--job ID --config F]\n"
                  "              [--] PROGRAM [ARGUMENT ..]",
         .about = "Starts N ranks of PROGRAM on this machine (GF_RANK, GF_WORLD, GF_JOB and "
                  "GF_ADDRESS say who\n"
@@ -102,18 +156,19 @@ static int program(int argc, char **argv)
     };
     int result = tool_args_read(&args, argc, argv, NULL, &operand_count);
     if (result > 0) return EXIT_SUCCESS;
-    if ((result == 0) && !given)
+    if ((result == 0) && !has_ranks)
         (void)fprintf(stderr, "gf-run: -n N is missing\nusage: gf-run %s\n", args.usage);
-    if ((result < 0) || !given) return TOOL_EXIT_USAGE;
-    const char *wrong =
-        (node >= nodes)                        ? "--node-rank: allowed is below --nodes"
-        : (nodes * rank_count > RUN_RANKS_MAX) ? "--nodes: allowed are 1024 ranks on all nodes"
-        : (most != 0) && (most < rank_count)   ? "--max: allowed is -n and more"
-        : (nodes == 1) ? ((job.shared != NULL) ? "--shared: allowed with --nodes alone" : NULL)
-        : (id == 0)    ? "--job is missing: all nodes give the same number"
-        : ((job.shared != NULL) && !elastic) ? "--shared: allowed with --elastic alone"
-        : ((restarts > 0) || (most > 0))     ? "--restart, --max: allowed on one node alone"
-                                             : NULL;
+    if ((result < 0) || !has_ranks) return TOOL_EXIT_USAGE;
+    const char *wrong = (node >= nodes) ? "--node-rank: allowed is below --nodes"
+                        : (nodes * rank_count > RUN_RANKS_MAX)
+                            ? "--nodes: allowed are 1024 ranks on all nodes"
+                        : (most != 0) && (most < rank_count) ? "--max: allowed is -n and more"
+                        : (job.id != NULL) && (gf_identity_job(job.id) == 0)
+                            ? "--job: expected " GF_IDENTITY_JOB_ALLOWED ", not 0"
+                        : (nodes == 1)     ? NULL
+                        : (job.id == NULL) ? "--job is missing: all nodes give the same one"
+                        : (most > 0)       ? "--max: allowed on one node alone"
+                                           : NULL;
     if (wrong != NULL) (void)fprintf(stderr, "gf-run: %s\n", wrong);
     if (wrong != NULL) return TOOL_EXIT_USAGE;
     if ((nodes == 1) && !begins_one_job()) return TOOL_EXIT_USAGE;
@@ -123,21 +178,16 @@ static int program(int argc, char **argv)
         return EXIT_FAILURE;
     }
     job.rank_count = (uint32_t)rank_count;
-    job.id = (id != 0) ? id : random[0] | 1u; /* 0 would mean: no job */
+    (void)snprintf(id_random, sizeof id_random, "%llu", (unsigned long long)(random[0] | 1u));
+    if (job.id == NULL) job.id = id_random;
     job.nodes = (uint32_t)nodes;
     job.node = (uint32_t)node;
-    job.port = (nodes > 1) ? 0 : port_find((uint32_t)random[1]);
     job.rank_max = (uint32_t)((most > rank_count) ? most : rank_count);
     job.elastic = elastic || (restarts > 0) || (most > 0);
     job.restarts = (uint32_t)restarts;
     job.prefix = !merge;
     job.arguments = argv + argc - operand_count;
-    if ((job.shared != NULL) && !run_nodes_begin(&job)) return EXIT_FAILURE;
-    if ((job.port == 0) && (nodes == 1)) {
-        (void)fprintf(stderr, "gf-run: no port from %u to %u is free on 127.0.0.1\n", PORT_FIRST,
-                      PORT_END - 1u);
-        return EXIT_FAILURE;
-    }
+    if (!coordinator_plan(&job, &given, (uint32_t)random[1], &exit_code)) return exit_code;
     return run_job(&job);
 }
 

@@ -10,14 +10,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "tools/run/run_coordinator.h"
 #include "tools/run/run_lines.h"
-#include "tools/run/run_nodes.h"
 #include "tools/common/tool_args.h"
 #include "tools/common/tool_clock.h"
 
@@ -26,7 +25,6 @@
 #define LAST_WORDS_NS 1000000000u
 #define TERM_NS 3000000000u
 #define IDLE_MS 1000
-#define NODES_MS 100 /* between two looks at what other nodes tell */
 #define SIGNALS_MAX 4
 
 struct rank {
@@ -48,39 +46,15 @@ static const int signals[SIGNALS_MAX] = {SIGINT, SIGTERM, SIGQUIT, SIGHUP};
 static int signal_count = SIGNALS_MAX; /* under nohup all but the last */
 static volatile sig_atomic_t signal_number, grow_wanted;
 
-/* What the library looks up as GF_ENDED_FD: bit i says that no process of rank i runs. Not those
- * that have ended well: with them the job is over, and nobody is to go on with it alone. */
-static unsigned char ended[RUN_RANKS_MAX / 8];
-static int ended_fd = -1;
-
 static uint32_t rank_first(const struct run_job *job)
 {
     return job->node * job->rank_count;
 }
 
-static void ended_write(const struct run_job *job)
+/* A rank may be a child of what was started: with it all of its group ends. */
+static void group_end(const struct rank *rank)
 {
-    /* what was heard once holds, also where a file cannot be read again */
-    static unsigned char heard[sizeof ended];
-    unsigned char all[sizeof ended];
-    if (ended_fd < 0) return;
-    run_nodes_hear(job, heard, sizeof heard);
-    for (size_t i = 0; i < sizeof all; i++) all[i] = ended[i] | heard[i];
-    (void)!pwrite(ended_fd, all, sizeof all, 0);
-}
-
-/* A rank may be a child of what was started: all of its group ends before the others hear that it
- * has ended. */
-static void ended_set(const struct run_job *job, uint32_t local, bool has_ended)
-{
-    uint32_t rank = rank_first(job) + local;
-    if (has_ended && (ranks[local].pid > 0)) (void)kill(-ranks[local].pid, SIGKILL);
-    if (has_ended)
-        ended[rank / 8] |= (unsigned char)(1u << (rank % 8));
-    else
-        ended[rank / 8] &= (unsigned char)~(1u << (rank % 8));
-    run_nodes_tell(ended, sizeof ended);
-    ended_write(job);
+    if (rank->pid > 0) (void)kill(-rank->pid, SIGKILL);
 }
 
 static void signal_handle(int number)
@@ -95,6 +69,7 @@ static void signal_handle(int number)
 static bool writing_may_wait(void)
 {
     sigset_t pending;
+    run_coordinator_look(); /* meanwhile */
     sigpending(&pending);
     for (int i = 0; i < signal_count; i++) {
         if (sigismember(&pending, signals[i]) == 1) return false;
@@ -150,7 +125,6 @@ static void number_export(const char *name, unsigned long long number)
 static void rank_become(const struct run_job *job, uint32_t rank, const int out[2], int report,
                         pid_t parent, const struct masks *masks)
 {
-    char address[32];
     struct sigaction usual = {.sa_handler = SIG_DFL};
     (void)setpgid(0, 0);
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -177,14 +151,14 @@ static void rank_become(const struct run_job *job, uint32_t rank, const int out[
         (void)unsetenv("GF_REJOIN");
     }
     if (job->rank_max > job->rank_count) number_export("GF_WORLD_MAX", job->rank_max);
-    number_export("GF_JOB", job->id);
-    (void)snprintf(address, sizeof address, "127.0.0.1:%u", job->port);
-    if (job->port != 0) (void)setenv("GF_ADDRESS", address, 1);
+    (void)setenv("GF_JOB", job->id, 1);
+    (void)setenv("GF_COORDINATOR", "separate", 1);
+    if (job->address != NULL) (void)setenv("GF_ADDRESS", job->address, 1);
     if (ranks[rank].starts > 0) number_export("GF_REJOIN", 1);
-    if (ended_fd >= 0)
-        number_export("GF_ENDED_FD", (unsigned)ended_fd);
+    if (job->elastic)
+        number_export("GF_ELASTIC", 1);
     else
-        (void)unsetenv("GF_ENDED_FD");
+        (void)unsetenv("GF_ELASTIC");
     (void)execvp(job->arguments[0], job->arguments);
     int code = errno;
     ssize_t wrote = write(report, &code, sizeof code);
@@ -241,7 +215,6 @@ static int rank_start(const struct run_job *job, uint32_t rank, const struct mas
     if (code == 0) return 0;
     (void)fprintf(stderr, "gf-run: cannot start %s as rank %u: %s\n", job->arguments[0],
                   rank_first(job) + rank, strerror(code));
-    if (pid < 0) ended_set(job, rank, true); /* a restart had said that it may run */
     if (pid < 0) return EXIT_FAILURE;
     return (code == ENOENT) ? RUN_EXIT_NOT_FOUND : RUN_EXIT_NOT_RUN;
 }
@@ -276,10 +249,12 @@ static int ranks_look(const struct run_job *job, bool tells, uint32_t *live_out,
         ranks[i].ended = true;
         ranks[i].left =
             job->elastic && (info.si_code == CLD_EXITED) && (info.si_status == TOOL_EXIT_LEFT);
-        if (ranks[i].left) ended_set(job, i, true);
+        if (ranks[i].left) group_end(&ranks[i]);
         if (ranks[i].left) continue;
-        if ((info.si_code == CLD_EXITED) && (info.si_status == 0)) *succeeded = true;
-        ended_set(job, i, !*succeeded);
+        if ((info.si_code == CLD_EXITED) && (info.si_status == 0))
+            *succeeded = true;
+        else
+            group_end(&ranks[i]);
         if ((info.si_code == CLD_EXITED) && (failure == 0)) failure = info.si_status;
         if (info.si_code == CLD_EXITED) continue;
         if (crash == 0) crash = 128 + info.si_status;
@@ -319,7 +294,6 @@ static uint32_t ranks_restart(const struct run_job *job, const struct masks *mas
         }
         (void)waitpid(rank->pid, NULL, 0);
         rank->pid = 0;
-        ended_set(job, i, false);
         (void)fprintf(stderr, "gf-run: rank %u is started again: try %u of %u\n",
                       rank_first(job) + i, rank->starts + 1u, job->restarts + 1u);
         if (rank_start(job, i, masks) == 0)
@@ -340,6 +314,7 @@ static bool failed_for_good(const struct run_job *job, bool *succeeded)
     (void)nanosleep(&nap, NULL);
     (void)ranks_look(job, true, &live, succeeded);
     if ((live > 0) || *succeeded) return false;
+    if (job->nodes > 1) return false; /* others may run there */
     (void)fprintf(stderr, "gf-run: no rank runs any more that one started again could join: the "
                           "job has ended; start it anew\n");
     return true;
@@ -387,7 +362,6 @@ static uint32_t rank_add(const struct run_job *job, const struct masks *masks)
         return 0;
     }
     added++;
-    ended_set(job, rank, false);
     return (rank_start(job, rank, masks) == 0) ? 1 : 0;
 }
 
@@ -410,11 +384,10 @@ static void job_watch(const struct run_job *job, int *result, const struct masks
             continue;
         }
         int wait_ms = (next_ns != 0) ? (int)((next_ns - now_ns) / 1000000u) + 1 : IDLE_MS;
-        if ((job->shared != NULL) && (wait_ms > NODES_MS)) wait_ms = NODES_MS;
-        (void)output_move(rank_count, wait_ms, masks);
-        if (job->shared != NULL) ended_write(job);
+        (void)output_move(rank_count, run_coordinator_wait(wait_ms), masks);
         bool ends = (*result != 0) || (signal_number != 0);
         int failure = ranks_look(job, !ends, &live, &succeeded);
+        if (live > 0) run_coordinator_look();
         if (first_failure == 0) first_failure = failure;
         if ((*result == 0) && !succeeded && (signal_number == 0) && restart_is_due(job)) {
             if (failed_for_good(job, &succeeded)) break;
@@ -444,14 +417,11 @@ int run_job(const struct run_job *job)
     int result = 0;
     for (uint32_t i = 0; i < 2u * RUN_RANKS_MAX; i++) sources[i].number = -1;
     signals_hold(&masks);
-    bool tells = job->elastic && ((job->nodes == 1) || (job->shared != NULL));
-    if (tells) ended_fd = memfd_create("gf-ended", 0); /* the ranks inherit it */
-    /* yet to start */
-    for (uint32_t rank = job->rank_count; rank < job->rank_max; rank++) ended_set(job, rank, true);
-    if (ended_fd >= 0) ended_set(job, 0, false);
+    if ((job->coordinator != NULL) && !run_coordinator_begin(job->coordinator)) return EXIT_FAILURE;
     for (uint32_t rank = 0; (rank < job->rank_count) && (result == 0); rank++)
         result = rank_start(job, rank, &masks);
     job_watch(job, &result, &masks);
+    run_coordinator_end();
     ranks_signal(job->rank_max, SIGKILL); /* what ranks have started and left behind */
     /* something that left its group may write for ever */
     uint64_t end_ns = tool_clock_ns() + TERM_NS;

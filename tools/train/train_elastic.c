@@ -97,7 +97,7 @@ static gf_status epoch_wait(struct train *train, double begin, const char *cause
             status = meet(train);
             if (status >= 0) break;
         }
-        if ((train->checkpoint.error[0] != '\0') || (gf_shrink(train->gf, NULL, 0) < 0))
+        if ((train->checkpoint.error[0] != '\0') || (gf_regroup_begin(train->gf) < 0))
             return status;
     }
     fprintf(stderr, "elastic: rank %u of %u is rank %u of %u from step %llu on, after %.3f s: %s\n",
@@ -116,7 +116,7 @@ gf_status train_shrink(struct train *train, gf_status status)
     snprintf(cause, sizeof cause, "%s", gf_error_last(train->gf)->text);
     if (train->on_device) device_abandon(&train->device);
     /* this rank's own failure: the record says it */
-    if (gf_shrink(train->gf, NULL, 0) < 0) return status;
+    if (gf_regroup_begin(train->gf) < 0) return status;
     return epoch_wait(train, begin, cause);
 }
 
@@ -130,7 +130,7 @@ gf_status train_admit(struct train *train)
     if (leave_wanted && train->options->elastic) (void)gf_leave(train->gf);
     if ((due == 0) || !train->options->elastic) return GF_OK;
     snprintf(cause, sizeof cause, "%u came in, %u left", count, due - count);
-    gf_status status = gf_admit(train->gf);
+    gf_status status = gf_regroup_begin(train->gf);
     return (status < 0) ? train_shrink(train, status) : epoch_wait(train, begin, cause);
 }
 

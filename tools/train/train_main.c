@@ -278,7 +278,7 @@ static int program(int argc, char **argv)
     train.options = &options;
     train.config = &config;
     result = run(&train);
-    bool left = train.left && (getenv("GF_ENDED_FD") != NULL);
+    bool left = train.left && (getenv("GF_ELASTIC") != NULL);
     data_close(&train.images);
     data_close(&train.tests);
     if (signal_number != 0) return 128 + signal_number;

@@ -1,0 +1,138 @@
+/* What channel_*.c share: one end of the control channel.
+ *
+ *     channel_tcp.c    the driver table: opening, polling, closing
+ *     channel_conn.c   one connection: bytes to send, one frame being received, how it ends
+ *     channel_take.c   the coordinator's end: who may come in
+ *     channel_dial.c   a member's end: its way to the coordinator
+ *     channel_place.c  where the job meets: addresses, names, the listener
+ *
+ *     a connection   FREE -> UP -> FREE            the other end has ended it: ENDED
+ *                             \-> LEAVING -> FREE  this end has: what was sent leaves first
+ *
+ * The last word of a connection that is closed on purpose is LEFT; GIVEN_UP is that of one which
+ * broke, so that its other end takes nobody for dead. A close without either is the kernel's word
+ * that the process has ended, and so is a port that refuses, once a coordinator was met there.
+ *
+ * A job of one user of one host (a loopback address, neither a key nor `insecure`) does this at an
+ * abstract unix socket instead of a port: the kernel says at both ends whose the other is. Processes
+ * that differ in key or `insecure` would not meet there, so one that finds nobody also knocks where
+ * the others would be (GF_HELLO_ASIDE). It is never let in; what it hears is in the texts of ENDED. */
+#ifndef GF_CHANNEL_STATE_H
+#define GF_CHANNEL_STATE_H
+
+#include "drivers/forked.h"
+#include "drivers/tcp/meet.h"
+
+/* a dial that nobody answers ends */
+#define CHANNEL_DIAL_NS UINT64_C(5000000000)
+/* nobody was met: from here on the other place is asked, too */
+#define CHANNEL_ASIDE_NS UINT64_C(500000000)
+/* .. and it is looked which other jobs are there */
+#define CHANNEL_OTHERS_NS UINT64_C(3000000000)
+/* a connection that this end has closed waits so long for the other end */
+#define CHANNEL_LEAVE_NS UINT64_C(1000000000)
+/* .. where something is still to be sent */
+#define CHANNEL_LEAVE_UNSENT_NS UINT64_C(60000000000)
+/* A process whose kernel resets a connection on which something came a moment ago has ended with
+ * words unread. A kernel that gives a connection up has tried for longer; see conn_end_of(). */
+#define CHANNEL_FRESH_MS 500u
+#define CHANNEL_LAST_WORDS_MS 1000u
+
+#define CONN_NONE UINT32_MAX
+#define CONN_IN_BYTES (GF_FRAME_BYTES_MAX + GF_AUTH_MAC_BYTES)
+/* one frame for which the kernel had no room, and the last word behind it */
+#define CONN_OUT_BYTES (CONN_IN_BYTES + MEET_ANSWER_BYTES_MAX)
+#define CONN_BUFFER_BYTES ((CONN_IN_BYTES + CONN_OUT_BYTES + 63u) & ~63u)
+
+typedef enum conn_state { CONN_FREE = 0, CONN_UP, CONN_LEAVING } conn_state;
+
+struct conn {
+    int fd; /* -1: none */
+    conn_state state;
+    /* errno; sending failed: nothing is sent any more, what has arrived is still read */
+    int broken;
+    bool waits_to_send; /* epoll is asked for room in the kernel */
+    bool is_shut;       /* LEAVING: all is said */
+    bool authenticated; /* every frame from here on ends with a MAC */
+    uint32_t in_bytes;
+    uint32_t out_bytes;
+    uint32_t next; /* among the free, or those that leave; CONN_NONE: the last */
+    uint64_t since_ns;
+    struct gf_auth_mac mac_in;
+    struct gf_auth_mac mac_out;
+    unsigned char nonce[GF_AUTH_NONCE_BYTES]; /* of its hello: its way's other tries have it too */
+};
+
+struct channel {
+    struct gf_channel base;
+    struct gf_channel_setup setup; /* its texts were the caller's during open() */
+    struct gf_forked forked;
+    struct meet meet;
+    struct gf_auth auth;
+    bool by_name; /* the job meets at an abstract unix socket */
+    struct gf_place address, bind_to;
+    int listen_fd;
+    uint64_t now_ns; /* of the last poll */
+    char text[320];  /* of the event handed out last */
+
+    /* a member's end */
+    bool met;                               /* a coordinator, at least once */
+    uint64_t unmet_ns;                      /* it is looked for since then; 0: it is not */
+    struct way way, aside;                  /* to the coordinator; where one of the other kind is */
+    char aside_text[GF_FRAME_REASON_BYTES]; /* what that one said; or empty */
+    char other_job[GF_SOCKET_NAME_BYTES];   /* the id of another job at this address; or empty */
+    bool others_looked_for;
+
+    uint32_t conn_count;
+    uint32_t unsent; /* connections with bytes for which the kernel had no room */
+    uint32_t free_first, leaving_first;
+    unsigned char *buffers; /* [conn_count][CONN_BUFFER_BYTES] */
+    struct conn conns[];    /* [conn_count]; then pending[], sources[] and buffers */
+};
+
+static inline uint32_t conn_index(const struct channel *channel, const struct conn *conn)
+{
+    return (uint32_t)(conn - channel->conns);
+}
+static inline unsigned char *conn_in(const struct channel *channel, const struct conn *conn)
+{
+    return channel->buffers + (size_t)conn_index(channel, conn) * CONN_BUFFER_BYTES;
+}
+
+/* Is there something for the caller of poll()? */
+typedef enum told { TOLD_NOTHING = 0, TOLD_EVENT /* in *event_out */ } told;
+
+/* channel_conn.c. A connection that is free, for fd, which has proven itself, and is closed where
+ * there is none: NULL, meet->fault or text has why. */
+struct conn *gf_conn_up(struct channel *channel, int fd, const struct gf_auth_mac *mac_in,
+                        const struct gf_auth_mac *mac_out);
+void gf_conns_init(struct channel *channel);
+bool gf_conn_put(struct channel *channel, struct conn *conn, uint32_t kind, const void *payload,
+                 uint32_t bytes);
+told gf_conn_take(struct channel *channel, struct conn *conn, struct gf_channel_event *event_out);
+/* word: GF_FRAME_LEFT or GF_FRAME_GIVEN_UP */
+void gf_conn_leave(struct channel *channel, struct conn *conn, uint32_t word);
+void gf_conns_leaving_turn(struct channel *channel);
+void gf_conn_close(struct channel *channel, struct conn *conn);
+/* Waits, a second at most, until the other ends' kernels have what was said last. */
+void gf_conns_last_words(struct channel *channel);
+
+/* channel_take.c: of a hello that is whole, or of another protocol. */
+told gf_channel_hello_take(struct channel *channel, struct pending *pending,
+                           struct gf_channel_event *event_out);
+
+/* channel_dial.c */
+void gf_channel_dial(struct gf_channel *channel, uint64_t now_ns);
+told gf_channel_dial_turn(struct channel *channel, struct gf_channel_event *event_out);
+told gf_channel_try_take(struct channel *channel, uint32_t about,
+                         struct gf_channel_event *event_out);
+void gf_channel_dial_close(struct channel *channel);
+
+/* channel_place.c. GF_ERR_CONFIG, or what the key's file lacks, is in *fault_out. */
+gf_status gf_channel_place_set(struct channel *channel, struct gf_fault *fault_out);
+gf_status gf_channel_listen(struct channel *channel, struct gf_fault *fault_out);
+void gf_channel_name(const struct channel *channel, char name_out[GF_SOCKET_NAME_BYTES]);
+/* The id of another job at the same address, where there is one: it meets at another name. */
+void gf_channel_other_job(const struct channel *channel, char job_out[GF_SOCKET_NAME_BYTES]);
+
+#endif

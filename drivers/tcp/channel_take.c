@@ -1,0 +1,110 @@
+/* The coordinator's end: who may come in. Anybody may connect; who says a hello that fits and is
+ * proven has a connection, which is a number. Which process that is says its first frame. */
+#include "drivers/tcp/channel_state.h"
+
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+
+/* GF_OK, else the code that it hears, and meet->text has why. */
+static gf_status job_check(struct channel *channel, const struct gf_frame_header *header,
+                           const struct gf_frame_hello *hello)
+{
+    struct meet *meet = &channel->meet;
+    if (header->job_id != channel->setup.job_id)
+        return gf_meet_because(meet, GF_ERR_MISMATCH,
+                               "job id %" PRIu64 " at the coordinator, %" PRIu64
+                               " at this process: another job's address, or GF_JOB or "
+                               "MASTER_ADDR differ",
+                               channel->setup.job_id, header->job_id);
+    if (header->protocol != GF_FRAME_PROTOCOL)
+        return gf_meet_because(meet, GF_ERR_MISMATCH,
+                               "protocol version %u at the coordinator, %u at this process",
+                               GF_FRAME_PROTOCOL, header->protocol);
+    if (hello->version != GF_VERSION)
+        return gf_meet_because(meet, GF_ERR_MISMATCH,
+                               "library version %u.%u at the coordinator, %u.%u at this process",
+                               GF_VERSION_MAJOR, GF_VERSION_MINOR, hello->version >> 16,
+                               hello->version & 0xffffu);
+    return GF_OK;
+}
+
+/* Is it another try of a way that is in? One that its process has closed by now is not. */
+static bool is_here(const struct channel *channel, const struct pending *pending)
+{
+    for (uint32_t i = 0; i < channel->conn_count; i++) {
+        const struct conn *conn = &channel->conns[i];
+        struct pollfd end = {.fd = conn->fd, .events = POLLRDHUP};
+        if ((conn->state == CONN_UP) &&
+            (memcmp(conn->nonce, gf_talk_nonce_of(pending->said), sizeof conn->nonce) == 0) &&
+            (poll(&end, 1, 0) == 0))
+            return true;
+    }
+    return false;
+}
+
+/* Of a hello that may come in. */
+static told promote(struct channel *channel, struct pending *pending,
+                    struct gf_channel_event *event_out)
+{
+    struct gf_auth_mac out = {0};
+    struct gf_auth_mac in = {0};
+    gf_talk_macs_of(&channel->auth, pending->said, &out, &in);
+    struct conn *conn = gf_conn_up(channel, gf_door_keep(&channel->meet, pending), &in, &out);
+    gf_auth_forget(&in, sizeof in);
+    gf_auth_forget(&out, sizeof out);
+    if (conn == NULL) return TOLD_NOTHING;
+    memcpy(conn->nonce, gf_talk_nonce_of(pending->said), sizeof conn->nonce);
+    GF_ASSERT(gf_conn_put(channel, conn, GF_FRAME_ANSWER, NULL, 0));
+    *event_out = (struct gf_channel_event){.kind = GF_CHANNEL_CONNECTED,
+                                           .connection = conn_index(channel, conn)};
+    return TOLD_EVENT;
+}
+
+/* What a process of this job and protocol lacks; NULL: nothing. */
+static const char *lack_of(const struct channel *channel, uint32_t flags, bool proven)
+{
+    bool keyed = (flags & GF_HELLO_KEYED) != 0;
+    if (keyed != channel->auth.on)
+        return channel->auth.on ? "this process has no key_file, and this job wants one"
+                                : "this process has a key_file, and the coordinator has none";
+    if ((flags & GF_HELLO_ASIDE) != 0)
+        return channel->by_name
+                   ? "this process has rendezvous.insecure, and the coordinator has not"
+                   : "the coordinator has rendezvous.insecure, and this process has not";
+    if (!proven)
+        return "this process did not prove that it has this job's key: its key_file has other "
+               "bytes";
+    return NULL;
+}
+
+told gf_channel_hello_take(struct channel *channel, struct pending *pending,
+                           struct gf_channel_event *event_out)
+{
+    struct meet *meet = &channel->meet;
+    const struct gf_frame_header header = gf_talk_header_of(pending->said);
+    const struct gf_frame_hello hello = gf_talk_hello_of(pending->said);
+    bool foreign =
+        (header.protocol != GF_FRAME_PROTOCOL) || (header.job_id != channel->setup.job_id);
+    bool proven = !channel->auth.on || gf_talk_is_proven(&channel->auth, pending->said);
+    const char *lack = foreign ? NULL : lack_of(channel, hello.flags, proven);
+    if (lack != NULL) {
+        (void)gf_meet_because(meet, GF_ERR_MISMATCH, "%s", lack);
+        gf_door_refuse(meet, pending, false, GF_ERR_MISMATCH);
+        return TOLD_NOTHING;
+    }
+    if (!proven) {
+        gf_door_drop(meet, pending, GF_LOG_INFO, "a hello of another job or version");
+        return TOLD_NOTHING;
+    }
+    gf_status code = job_check(channel, &header, &hello);
+    if (code != GF_OK) {
+        gf_door_refuse(meet, pending, channel->auth.on, code);
+        return TOLD_NOTHING;
+    }
+    if (is_here(channel, pending)) {
+        gf_door_discard(meet, pending);
+        return TOLD_NOTHING;
+    }
+    return promote(channel, pending, event_out);
+}

@@ -1,0 +1,211 @@
+/* The control channel over sockets (channel_state.h), driven by poll(). */
+#include "drivers/tcp/channel_state.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* Half of the connections are for processes that come while others are still there. */
+static uint32_t slots_of(const struct gf_channel_setup *setup)
+{
+    return setup->listens ? setup->connections_max / 2 + MEET_PENDING_SPARE : 0;
+}
+
+static uint32_t conns_of(const struct gf_channel_setup *setup)
+{
+    return setup->listens ? setup->connections_max : 1;
+}
+
+static size_t state_bytes(const struct gf_channel_setup *setup)
+{
+    return sizeof(struct channel) + conns_of(setup) * (sizeof(struct conn) + CONN_BUFFER_BYTES) +
+           slots_of(setup) * (sizeof(struct pending) + sizeof(struct source));
+}
+
+static void lay(struct channel *channel)
+{
+    const struct gf_channel_setup *setup = &channel->setup;
+    uint32_t slots = slots_of(setup);
+    channel->conn_count = channel->base.connections_max = conns_of(setup);
+    struct pending *pending = (struct pending *)(void *)&channel->conns[channel->conn_count];
+    struct source *sources = (struct source *)(void *)&pending[slots];
+    channel->buffers = (unsigned char *)&sources[slots];
+    gf_conns_init(channel);
+    gf_door_init(&channel->meet, pending, sources, slots);
+    gf_way_init(&channel->way, 0);
+    gf_way_init(&channel->aside, 1);
+}
+
+/* ---- forked children ---- */
+
+/* A child that kept sockets would keep the job's address, too. */
+static void forked(struct gf_forked *of)
+{
+    const struct channel *channel =
+        (const struct channel *)(const void *)((const char *)of - offsetof(struct channel, forked));
+    for (uint32_t i = 0; i < channel->conn_count; i++) (void)close(channel->conns[i].fd);
+    gf_door_forked(&channel->meet);
+    gf_way_forked(&channel->way);
+    gf_way_forked(&channel->aside);
+    (void)close(channel->listen_fd);
+    (void)close(channel->meet.strangers_fd);
+    (void)close(channel->meet.epoll_fd);
+}
+
+/* ---- opening and closing ---- */
+
+/* A core that a crash leaves shall hold no key: it, and all that is made of it, lies in this state.
+ * Whole pages, so what the caller has beside it is not dumped either until close(). */
+static void dump_set(struct channel *channel, bool dumped)
+{
+    const uintptr_t page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t at = (uintptr_t)channel / page_bytes * page_bytes;
+    uintptr_t end = (uintptr_t)channel + state_bytes(&channel->setup);
+    (void)madvise((void *)at, end - at, dumped ? MADV_DODUMP : MADV_DONTDUMP);
+}
+
+static void close_channel(struct gf_channel *base)
+{
+    struct channel *channel = (struct channel *)base;
+    gf_conns_last_words(channel);
+    for (uint32_t i = 0; i < channel->conn_count; i++) gf_conn_close(channel, &channel->conns[i]);
+    gf_door_close(&channel->meet);
+    gf_channel_dial_close(channel);
+    if (channel->listen_fd >= 0) gf_socket_close(&channel->listen_fd);
+    gf_meet_close(&channel->meet);
+    gf_forked_remove(&channel->forked); /* last: another thread may fork meanwhile */
+    if (channel->auth.on) dump_set(channel, true);
+    gf_auth_forget(&channel->auth, sizeof channel->auth);
+}
+
+static gf_status open_sockets(struct channel *channel, struct gf_fault *fault_out)
+{
+    gf_status status = gf_meet_open(&channel->meet);
+    if ((status == GF_OK) && channel->setup.listens) status = gf_channel_listen(channel, fault_out);
+    if (channel->meet.fault.code != GF_OK) *fault_out = channel->meet.fault;
+    return status;
+}
+
+static gf_status open_channel(const struct gf_channel_setup *setup, void *state, uint64_t now_ns,
+                              struct gf_channel **channel_out, struct gf_fault *fault_out)
+{
+    struct channel *channel = state;
+    GF_ASSERT((((uintptr_t)state & 63) == 0) && (!setup->listens || (setup->connections_max > 0)));
+    memset(channel, 0, sizeof *channel);
+    channel->base.driver = &gf_channel_tcp;
+    channel->setup = *setup;
+    channel->now_ns = now_ns;
+    channel->listen_fd = -1;
+    channel->meet = (struct meet){.what = "control channel",
+                                  .job_id = setup->job_id,
+                                  .from = GF_RANK_NONE,
+                                  .keepalive_ns = setup->keepalive_ns,
+                                  .log = setup->log,
+                                  .epoll_fd = -1,
+                                  .strangers_fd = -1,
+                                  .hello_kind = GF_FRAME_HELLO};
+    (void)snprintf(channel->meet.address_text, sizeof channel->meet.address_text, "%s",
+                   setup->address);
+    lay(channel);
+    gf_meet_descriptors_look(&channel->meet);
+    gf_status status = gf_auth_source_begin(&channel->meet.source, fault_out);
+    if (status == GF_OK) status = gf_channel_place_set(channel, fault_out);
+    if (status != GF_OK) return status;
+    if (channel->auth.on) dump_set(channel, false);
+    channel->forked.close = forked;
+    gf_forked_add(&channel->forked);
+    status = open_sockets(channel, fault_out);
+    if (status != GF_OK) {
+        close_channel(&channel->base);
+        return status;
+    }
+    *channel_out = &channel->base;
+    return GF_OK;
+}
+
+/* ---- running ---- */
+
+static told event_take(struct channel *channel, uint32_t about, struct gf_channel_event *event_out)
+{
+    if ((about & MEET_ABOUT_PENDING) != 0) {
+        struct pending *pending = gf_door_take(&channel->meet, about, channel->now_ns);
+        return (pending == NULL) ? TOLD_NOTHING
+                                 : gf_channel_hello_take(channel, pending, event_out);
+    }
+    if ((about & MEET_ABOUT_TRY) != 0) return gf_channel_try_take(channel, about, event_out);
+    return gf_conn_take(channel, &channel->conns[about], event_out);
+}
+
+static gf_status fault_of(struct channel *channel)
+{
+    if (channel->base.fault.code == GF_OK) channel->base.fault = channel->meet.fault;
+    return channel->base.fault.code;
+}
+
+static gf_status poll_channel(struct gf_channel *base, uint64_t now_ns,
+                              struct gf_channel_event *event_out)
+{
+    struct channel *channel = (struct channel *)base;
+    struct meet_turn turn = {.rounds = 0};
+    uint32_t about;
+    gf_status status = fault_of(channel);
+    if (status != GF_OK) return status;
+    channel->now_ns = now_ns;
+    gf_conns_leaving_turn(channel);
+    gf_door_turn(&channel->meet, now_ns);
+    told what = gf_channel_dial_turn(channel, event_out);
+    while ((what == TOLD_NOTHING) && (fault_of(channel) == GF_OK) &&
+           gf_meet_next(&channel->meet, &turn, &about))
+        what = event_take(channel, about, event_out);
+    if (what == TOLD_EVENT) return GF_OK;
+    status = fault_of(channel);
+    return (status != GF_OK) ? status : GF_AGAIN;
+}
+
+static struct conn *conn_of(struct channel *channel, uint32_t connection)
+{
+    if (connection >= channel->conn_count) return NULL;
+    struct conn *conn = &channel->conns[connection];
+    return (conn->state == CONN_UP) ? conn : NULL;
+}
+
+static gf_status send_frame(struct gf_channel *base, uint32_t connection, uint32_t frame_kind,
+                            const void *payload, uint32_t size_bytes)
+{
+    struct channel *channel = (struct channel *)base;
+    struct conn *conn = conn_of(channel, connection);
+    GF_ASSERT((size_bytes <= GF_CHANNEL_PAYLOAD_MAX) && (frame_kind < GF_FRAME_DRIVER));
+    if ((conn == NULL) || (conn->broken != 0)) return GF_ERR_PEER;
+    return gf_conn_put(channel, conn, frame_kind, payload, size_bytes) ? GF_OK : GF_AGAIN;
+}
+
+static void drop(struct gf_channel *base, uint32_t connection)
+{
+    struct channel *channel = (struct channel *)base;
+    struct conn *conn = conn_of(channel, connection);
+    if (conn != NULL) gf_conn_leave(channel, conn, GF_FRAME_LEFT);
+}
+
+static bool flushed(struct gf_channel *base)
+{
+    return ((const struct channel *)base)->unsent == 0;
+}
+
+static int wake_fd(struct gf_channel *base)
+{
+    return ((const struct channel *)base)->meet.epoll_fd;
+}
+
+const struct gf_channel_driver gf_channel_tcp = {.name = "tcp",
+                                                 .state_bytes = state_bytes,
+                                                 .open = open_channel,
+                                                 .poll = poll_channel,
+                                                 .send = send_frame,
+                                                 .drop = drop,
+                                                 .dial = gf_channel_dial,
+                                                 .flushed = flushed,
+                                                 .wake_fd = wake_fd,
+                                                 .close = close_channel};

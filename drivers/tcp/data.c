@@ -1,0 +1,329 @@
+/* See data.h. */
+#include "drivers/tcp/data_state.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define ABOUT(generation, stream) (((generation) << 8) | (stream))
+
+static bool has_network(const struct gf_link_setup *setup)
+{
+    return (setup->address != NULL) && (setup->address[0] != '\0');
+}
+
+static uint32_t slots_of(const struct gf_link_setup *setup)
+{
+    return setup->ranks_max + MEET_PENDING_SPARE;
+}
+
+size_t gf_data_state_bytes(const struct gf_link_setup *setup)
+{
+    if (!has_network(setup)) return sizeof(struct gf_data);
+    return sizeof(struct gf_data) +
+           slots_of(setup) * (sizeof(struct pending) + sizeof(struct source));
+}
+
+void gf_data_init(struct gf_data *data, const struct gf_link_setup *setup)
+{
+    *data = (struct gf_data){.meet = {.what = "data connections",
+                                      .job_id = setup->job_id,
+                                      .keepalive_ns = setup->keepalive_ns,
+                                      .log = setup->log,
+                                      .epoll_fd = -1,
+                                      .strangers_fd = -1,
+                                      .hello_kind = GF_FRAME_DATA_HELLO},
+                             .setup = setup,
+                             .listen_fd = -1};
+    for (uint32_t i = 0; i < GF_DATA_PLACES_MAX; i++) data->device_fds[i] = -1;
+    for (uint32_t i = 0; i < DATA_DIALS_MAX; i++) gf_way_init(&data->dials[i], i);
+    if (!has_network(setup)) return;
+    struct pending *pending = (struct pending *)(void *)(data + 1);
+    gf_door_init(&data->meet, pending, (struct source *)(void *)(pending + slots_of(setup)),
+                 slots_of(setup));
+}
+
+void gf_data_forked(const struct gf_data *data)
+{
+    for (uint32_t i = 0; i < DATA_DIALS_MAX; i++) gf_way_forked(&data->dials[i]);
+    for (uint32_t i = 0; i < GF_DATA_PLACES_MAX; i++) (void)close(data->device_fds[i]);
+    gf_door_forked(&data->meet);
+    (void)close(data->listen_fd);
+    (void)close(data->meet.strangers_fd);
+    (void)close(data->meet.epoll_fd);
+}
+
+const struct gf_fault *gf_data_fault(const struct gf_data *data)
+{
+    return &data->meet.fault;
+}
+
+int gf_data_wake_fd(const struct gf_data *data)
+{
+    return data->meet.epoll_fd;
+}
+
+int gf_data_lacks(const struct gf_data *data)
+{
+    return data->meet.lacks;
+}
+
+uint32_t gf_data_files_max(void)
+{
+    struct rlimit files;
+    if ((getrlimit(RLIMIT_NOFILE, &files) != 0) || (files.rlim_cur >= UINT32_MAX)) return 0;
+    return (uint32_t)files.rlim_cur;
+}
+
+/* ---- the end that dials ---- */
+
+static uint32_t stream_of(const struct way *way)
+{
+    return way->words[3] & 0xffu;
+}
+
+static struct way *dial_of(struct gf_data *data, uint32_t peer, uint32_t stream)
+{
+    for (uint32_t i = 0; i < DATA_DIALS_MAX; i++) {
+        struct way *way = &data->dials[i];
+        if (way->on && (way->to_rank == peer) && (stream_of(way) == stream)) return way;
+    }
+    return NULL;
+}
+
+static void try_take(struct gf_data *data, uint32_t about, uint64_t now_ns)
+{
+    const struct gf_data_taker *taker = data->taker;
+    uint32_t number = about & ~MEET_ABOUT_TRY;
+    struct way *way = &data->dials[number / MEET_TRIES_MAX];
+    if (gf_way_take(&data->meet, way, number % MEET_TRIES_MAX, now_ns) != MEET_WAY_IN) return;
+    gf_way_end(&data->meet, way);
+    gf_door_served(&data->meet, now_ns);
+    gf_socket_carries_messages(way->fd, data->setup->keepalive_ns);
+    gf_data_device_dialled(data, way);
+    taker->connected(taker->user, way->to_rank, stream_of(way), way->fd);
+}
+
+gf_status gf_data_dial(struct gf_data *data, uint64_t now_ns, uint32_t peer, uint32_t stream,
+                       const unsigned char *secret, const struct gf_place *to,
+                       const struct gf_place *from)
+{
+    GF_ASSERT(data->on && (peer < data->world) && (peer != data->rank));
+    GF_ASSERT(stream < GF_DATA_STREAMS_MAX);
+    if (dial_of(data, peer, stream) != NULL) return GF_OK;
+    for (uint32_t i = 0; i < DATA_DIALS_MAX; i++) {
+        struct way *way = &data->dials[i];
+        if (way->on) continue;
+        gf_status status = gf_auth_derive(&data->job, secret, &way->auth, &data->meet.fault);
+        if (status != GF_OK) return status;
+        way->kind = GF_FRAME_DATA_HELLO;
+        way->to_rank = peer;
+        way->to = *to;
+        way->from = *from;
+        way->from.port = 0;
+        way->device = gf_data_device_dials(way);
+        way->words[0] = GF_VERSION;
+        way->words[1] = data->rank;
+        way->words[2] = peer;
+        way->words[3] = ABOUT(data->generation, stream);
+        gf_way_start(&data->meet, way, now_ns);
+        (void)gf_way_turn(&data->meet, way, now_ns);
+        return data->meet.fault.code;
+    }
+    return GF_AGAIN;
+}
+
+const char *gf_data_text(const struct gf_data *data, uint32_t peer)
+{
+    for (uint32_t i = 0; i < DATA_DIALS_MAX; i++) {
+        const struct way *way = &data->dials[i];
+        if (way->on && (way->to_rank == peer)) return way->text;
+    }
+    return "";
+}
+
+int gf_data_error(const struct gf_data *data, uint32_t peer)
+{
+    for (uint32_t i = 0; i < DATA_DIALS_MAX; i++) {
+        const struct way *way = &data->dials[i];
+        if (way->on && (way->to_rank == peer) && (way->kernel_error != 0)) return way->kernel_error;
+    }
+    return 0;
+}
+
+/* ---- the end that accepts ---- */
+
+/* NULL: the connection is wanted. */
+static const char *refusal(struct gf_data *data, const struct gf_frame_data_hello *hello)
+{
+    uint32_t stream = hello->about & 0xffu;
+    const struct gf_data_taker *taker = data->taker;
+    if (hello->version != GF_VERSION) return "another version of the library";
+    if ((hello->to != data->rank) || (hello->from == hello->to)) return "another rank was dialled";
+    if ((hello->from >= data->world) || (stream >= GF_DATA_STREAMS_MAX))
+        return "no such rank or stream";
+    if (taker->has(taker->user, hello->from, stream)) return "this stream is here already";
+    if ((dial_of(data, hello->from, stream) != NULL) && (data->rank < hello->from))
+        return "this rank dials that one itself";
+    return NULL;
+}
+
+/* True: its other end was told that it may come in. */
+static bool answer(struct gf_data *data, struct pending *pending)
+{
+    unsigned char words[MEET_ANSWER_BYTES_MAX];
+    struct gf_auth_mac in;
+    struct gf_auth_mac out;
+    gf_talk_macs_of(&data->auth, pending->said, &out, &in);
+    size_t bytes = gf_talk_put_frame(&data->meet, GF_FRAME_ANSWER, true, &out, words);
+    gf_auth_forget(&in, sizeof in);
+    gf_auth_forget(&out, sizeof out);
+    return send(pending->fd, words, bytes, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)bytes;
+}
+
+static void hello_take(struct gf_data *data, struct pending *pending)
+{
+    const struct gf_frame_header header = gf_talk_header_of(pending->said);
+    const struct gf_frame_hello words = gf_talk_hello_of(pending->said);
+    const struct gf_frame_data_hello hello = {words.version, words.rank, words.world, words.flags};
+    const struct gf_data_taker *taker = data->taker;
+    uint32_t stream = hello.about & 0xffu;
+    /* A member that is further on dials before this rank is there: it tries again. */
+    if (!data->on || (header.protocol != GF_FRAME_PROTOCOL) ||
+        ((hello.about >> 8) != (data->generation & 0xffffffu))) {
+        gf_door_drop(&data->meet, pending, GF_LOG_INFO, "a data connection of another generation");
+        return;
+    }
+    if (!gf_talk_is_proven(&data->auth, pending->said)) {
+        gf_door_drop(&data->meet, pending, GF_LOG_WARN,
+                     "a data connection did not prove that it is of this job");
+        return;
+    }
+    const char *why = refusal(data, &hello);
+    if (why != NULL) {
+        gf_door_turn_away(&data->meet, pending, GF_ERR_STATE, why);
+        return;
+    }
+    if (!answer(data, pending)) {
+        gf_door_discard(&data->meet, pending);
+        return;
+    }
+    struct way *own = dial_of(data, hello.from, stream);
+    if (own != NULL) gf_way_end(&data->meet, own);
+    gf_socket_options_set(pending->fd, data->setup->keepalive_ns);
+    gf_socket_carries_messages(pending->fd, data->setup->keepalive_ns);
+    gf_data_device_accepted(data, pending->fd, hello.from);
+    gf_door_served(&data->meet, pending->since_ns);
+    taker->connected(taker->user, hello.from, stream, gf_door_keep(&data->meet, pending));
+}
+
+gf_status gf_data_poll(struct gf_data *data, uint64_t now_ns)
+{
+    struct meet_turn turn = {.rounds = 0};
+    uint32_t about;
+    if (!data->on) return GF_OK;
+    gf_door_turn(&data->meet, now_ns);
+    for (uint32_t i = 0; i < DATA_DIALS_MAX; i++)
+        (void)gf_way_turn(&data->meet, &data->dials[i], now_ns);
+    while ((data->meet.fault.code == GF_OK) && gf_meet_next(&data->meet, &turn, &about)) {
+        if ((about & MEET_ABOUT_PENDING) == 0) {
+            try_take(data, about, now_ns);
+            continue;
+        }
+        struct pending *pending = gf_door_take(&data->meet, about, now_ns);
+        if (pending != NULL) hello_take(data, pending);
+    }
+    return data->meet.fault.code;
+}
+
+/* ---- opening and closing ---- */
+
+/* A core that a crash leaves shall hold no key. */
+static void dump_set(struct gf_data *data, bool dumped)
+{
+    const uintptr_t page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t at = (uintptr_t)data / page_bytes * page_bytes;
+    uintptr_t end = (uintptr_t)data + sizeof *data;
+    (void)madvise((void *)at, end - at, dumped ? MADV_DODUMP : MADV_DONTDUMP);
+}
+
+static gf_status open_once(struct gf_data *data)
+{
+    const struct gf_link_setup *setup = data->setup;
+    struct gf_fault *fault = &data->meet.fault;
+    gf_status status = gf_auth_source_begin(&data->meet.source, fault);
+    if (status != GF_OK) return status;
+    if (!gf_socket_address_parse(setup->address, &data->address, fault)) return GF_ERR_CONFIG;
+    if ((setup->bind != NULL) && (setup->bind[0] != '\0') &&
+        !gf_socket_bind_parse(setup->bind, &data->bind_to, fault))
+        return GF_ERR_CONFIG;
+    if ((setup->ports != NULL) &&
+        !gf_ports_parse(setup->ports, &data->port_first, &data->port_last))
+        return gf_fault_set(fault, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
+                            "rendezvous.ports '%.60s': expected first-last within 1-65535",
+                            setup->ports);
+    if ((setup->key_file != NULL) && (setup->key_file[0] != '\0')) {
+        status = gf_auth_open(&data->job, setup->key_file, fault);
+        if (status != GF_OK) return status;
+        dump_set(data, false);
+    }
+    gf_meet_descriptors_look(&data->meet);
+    return gf_meet_open(&data->meet);
+}
+
+gf_status gf_data_begin(struct gf_data *data, uint32_t generation, uint32_t rank, uint32_t world,
+                        const struct gf_data_taker *taker, unsigned char *secret_out,
+                        struct gf_place *place_out)
+{
+    gf_data_end(data);
+    data->meet.fault = (struct gf_fault){0};
+    data->rank = data->meet.from = rank;
+    data->world = world;
+    memset(place_out, 0, sizeof *place_out);
+    memset(secret_out, 0, GF_DATA_SECRET_BYTES);
+    if (!has_network(data->setup))
+        return gf_fault_set(&data->meet.fault, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
+                            "this link has no address at which to take data connections");
+    gf_status status = data->is_open ? GF_OK : open_once(data);
+    if (status == GF_OK) status = gf_data_listen(data, place_out);
+    if (status == GF_OK) {
+        data->is_open = true;
+        gf_auth_nonce(&data->meet.source, secret_out);
+        status = gf_auth_derive(&data->job, secret_out, &data->auth, &data->meet.fault);
+    }
+    if (status != GF_OK) {
+        if (!data->is_open) gf_data_close(data);
+        return status;
+    }
+    data->on = true;
+    /* what was lacking before says nothing of the connections that begin now */
+    data->meet.lacks = 0;
+    data->device_told = 0;
+    data->generation = generation;
+    data->taker = taker;
+    return GF_OK;
+}
+
+void gf_data_end(struct gf_data *data)
+{
+    for (uint32_t i = 0; i < DATA_DIALS_MAX; i++)
+        if (data->dials[i].on) gf_way_end(&data->meet, &data->dials[i]);
+    data->on = false;
+    gf_auth_forget(&data->auth, sizeof data->auth);
+}
+
+void gf_data_close(struct gf_data *data)
+{
+    gf_data_end(data);
+    gf_door_close(&data->meet);
+    for (uint32_t i = 0; i < GF_DATA_PLACES_MAX; i++)
+        if (data->device_fds[i] >= 0) gf_socket_close(&data->device_fds[i]);
+    if (data->listen_fd >= 0) gf_socket_close(&data->listen_fd);
+    gf_meet_close(&data->meet);
+    if (data->job.on) dump_set(data, true);
+    gf_auth_forget(&data->job, sizeof data->job);
+    data->is_open = false;
+}

@@ -1,0 +1,67 @@
+/* The socket link's connections, as far as they are made and proven: it listens, dials, and hands
+ * over what stands. One port for as long as the link is open, one secret for each generation.
+ *
+ * The key of proofs and MACs is a hash of the job's key, where there is one, and the acceptor's
+ * secret, which is told to members of its generation alone, in its endpoint address. So whoever has
+ * only the key, or was a member of an earlier generation, proves nothing; and each proof covers kind,
+ * job, ranks, generation and stream. Nothing is said after the ANSWER: from there on the descriptor
+ * is the link's.
+ *
+ * Either end may dial. While a rank dials a peer it refuses that peer's own dial if it is the lower
+ * rank, and gives its own up if it is the higher one: one connection stays. */
+#ifndef GF_DATA_H
+#define GF_DATA_H
+
+#include "drivers/link.h"
+
+#define GF_DATA_SECRET_BYTES 32u
+#define GF_DATA_STREAMS_MAX 16u
+
+struct gf_data_taker {
+    void *user;
+    /* A proven connection with rank `peer`, in either direction: fd is the taker's, nothing was said
+     * on it yet. Called inside poll(). */
+    void (*connected)(void *user, uint32_t peer, uint32_t stream, int fd);
+    /* Is that stream of that peer here already? Then a connection more is refused. */
+    bool (*has)(void *user, uint32_t peer, uint32_t stream);
+};
+
+struct gf_data;
+
+/* setup: the link's. address NULL or empty: it never has a network, and of the others only has() and
+ * those that close are called. */
+size_t gf_data_state_bytes(const struct gf_link_setup *setup);
+void gf_data_init(struct gf_data *data, const struct gf_link_setup *setup);
+/* From here on connections of this generation are taken, at *place_out and at that port of
+ * setup.data_places, by whoever proves secret_out[GF_DATA_SECRET_BYTES], which is a new one; those
+ * of the generation before are refused. taker is the caller's until end(). An error, in fault(): this
+ * host has no port to listen at, or not one that is free at all those addresses. */
+gf_status gf_data_begin(struct gf_data *data, uint32_t generation, uint32_t rank, uint32_t world,
+                        const struct gf_data_taker *taker, unsigned char *secret_out,
+                        struct gf_place *place_out);
+const struct gf_fault *gf_data_fault(const struct gf_data *data);
+/* Dials `peer` at `to`, from the address `from` (family 0: any), as often as nobody answers, until
+ * connected() or end(). GF_AGAIN: too many are under way, nothing was begun. Asked again for one
+ * that is under way it does nothing. */
+gf_status gf_data_dial(struct gf_data *data, uint64_t now_ns, uint32_t peer, uint32_t stream,
+                       const unsigned char *secret, const struct gf_place *to,
+                       const struct gf_place *from);
+/* Bounded work; an error is in fault(). */
+gf_status gf_data_poll(struct gf_data *data, uint64_t now_ns);
+/* Readable when poll() may have something to do; -1: no network is open. */
+int gf_data_wake_fd(const struct gf_data *data);
+/* Why the dial to `peer` has not come through yet; empty: there is none, or nothing went wrong. */
+const char *gf_data_text(const struct gf_data *data, uint32_t peer);
+/* What the kernel said of it last, as errno; 0: nothing yet. */
+int gf_data_error(const struct gf_data *data, uint32_t peer);
+/* Why this process could not take a connection, as errno; 0: for a second it could, or another
+ * generation has begun since. */
+int gf_data_lacks(const struct gf_data *data);
+/* Of files: what this process needs beside these connections, and what it may have; 0: not known. */
+#define GF_DATA_FILES_LEAST 13u
+uint32_t gf_data_files_max(void);
+void gf_data_end(struct gf_data *data); /* of the generation; the port stays */
+void gf_data_close(struct gf_data *data);
+void gf_data_forked(const struct gf_data *data);
+
+#endif

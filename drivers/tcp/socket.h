@@ -1,0 +1,66 @@
+/* Sockets of the control channel: addresses as text, options, listening and connecting. Nothing
+ * waits. */
+#ifndef GF_TCP_SOCKET_H
+#define GF_TCP_SOCKET_H
+
+#include "drivers/address.h"
+#include "drivers/fault.h"
+
+/* rendezvous.address, "127.0.0.1:7117" or "[::1]:7117", into *address_out. False: GF_ERR_CONFIG is
+ * in *fault_out. */
+bool gf_socket_address_parse(const char *text, struct gf_place *address_out,
+                             struct gf_fault *fault_out);
+/* A numeric IP without a port. */
+bool gf_socket_bind_parse(const char *text, struct gf_place *address_out,
+                          struct gf_fault *fault_out);
+void gf_socket_address_text(const struct gf_place *address, char *text_out, size_t bytes);
+
+/* A non-blocking socket that listens, or -1 with GF_ERR_SYSTEM in *fault_out. */
+int gf_socket_listen(const struct gf_place *address, const char *text, struct gf_fault *fault_out);
+/* A non-blocking socket on its way to `to` (from `bind_to` unless that is none), or -1 with errno
+ * set. */
+int gf_socket_connect(const struct gf_place *to, const struct gf_place *bind_to,
+                      uint64_t keepalive_ns);
+/* .. that leaves by a device (its index), where the kernel lets this process say so; 0: by any. */
+int gf_socket_connect_by(const struct gf_place *to, const struct gf_place *bind_to, uint32_t device,
+                         uint64_t keepalive_ns);
+/* A socket's packets leave and come in by this device alone. false: errno says why not. */
+bool gf_socket_bind_device(int fd, uint32_t device);
+/* A datagram socket that would reach `to`; sends nothing. Or -1 with errno set. */
+int gf_socket_route(const struct gf_place *to, const struct gf_place *bind_to);
+/* Bytes in[*have..want-1], as far as they are here. GF_OK: all are; GF_ERR_PEER: it has ended,
+ * errno says how (0: its other end closed it). */
+gf_status gf_socket_read(int fd, unsigned char *in, uint32_t *have, uint32_t want);
+/* A connect() to a port of the ephemeral range where nobody listens can meet itself. */
+bool gf_socket_met_itself(int fd);
+/* Both leave -1 in *fd; reset closes with one packet: what was sent and has not arrived is lost. */
+void gf_socket_close(int *fd);
+void gf_socket_reset(int *fd);
+/* What every connection gets: no delay, and an end when the other host is silent for three
+ * keepalive periods. */
+void gf_socket_options_set(int fd, uint64_t keepalive_ns);
+/* A connection of the control channel, proven: it ends at either end once the other host is silent
+ * for that long, in whole seconds, 2 at least where nothing is under way. */
+void gf_socket_watch(int fd, uint64_t keepalive_ns);
+/* A data connection, proven: it may stand still for as long as its rank computes. The kernel ends
+ * a connection whose other end has no room at the user timeout too, although that host answers. So
+ * these have none: that a host is silent is seen on the control channel. */
+void gf_socket_carries_messages(int fd, uint64_t keepalive_ns);
+/* ---- abstract unix sockets ---- */
+
+/* "@..", as texts show it; the kernel has a zero in place of the @. */
+#define GF_SOCKET_NAME_BYTES 64u
+/* As gf_socket_listen(). */
+int gf_socket_name_listen(const char *name, struct gf_fault *fault_out);
+/* As gf_socket_connect(): it stands at once, or -1 with errno set. EPERM: *user_out, another user,
+ * listens there. */
+int gf_socket_name_connect(const char *name, uint32_t *user_out);
+/* Is there a socket of this network namespace, of any user, whose name begins with `prefix`, and is
+ * neither own nor own and a "-"? *name_out is one. */
+bool gf_socket_name_other(const char *prefix, const char *own, char name_out[GF_SOCKET_NAME_BYTES]);
+/* Whose process connected, or listens; false: the kernel does not say. */
+bool gf_socket_user(int fd, uint32_t *user_out);
+/* Is it this one itself? */
+bool gf_socket_is_own(int fd);
+
+#endif

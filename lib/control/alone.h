@@ -1,0 +1,21 @@
+/* A channel between a coordinator and the only member that it ever has. */
+#ifndef GF_CONTROL_ALONE_H
+#define GF_CONTROL_ALONE_H
+
+#include "drivers/channel.h"
+
+struct gf_alone_place {
+    bool full;
+    uint32_t kind, size_bytes;
+    unsigned char payload[GF_CHANNEL_PAYLOAD_MAX];
+};
+
+/* Both ends' setup.arg: what they share. */
+struct gf_alone {
+    bool dialled;
+    struct gf_alone_place places[2]; /* for the member, for the coordinator */
+};
+
+extern const struct gf_channel_driver gf_channel_alone;
+
+#endif

@@ -1,0 +1,168 @@
+/* The common state, once a new generation has begun: where some rank lags, weights, momentum, selection,
+ * loss scale and step go from the lead to all by broadcast. Histories are each rank's own.
+ *
+ * A rank lags by one step at most (the vote of the last step reached only some), or by the
+ * gf_update() of the same step; a rank that has come in has nothing. What it had sent in a sparse
+ * step that others have ended is applied there, so its own history gives it up; what it had not
+ * sent of that step's gradient is lost with the step. */
+#include <string.h>
+
+#include "drivers/bytes.h"
+#include "lib/control/regroup.h"
+#include "lib/core/accessors.h"
+#include "lib/core/device_work.h"
+#include "lib/core/extra.h"
+#include "lib/device/device.h"
+
+#define FLAG_EMPTY 0x2u
+#define FLAG_LOCAL 0x4u
+#define FLAG_SKIPPED 0x8u
+
+/* Into gf->change.words, or from there: what is small. The flags come first: they are looked at
+ * before the rest. */
+static void words_walk(gf_context *gf, bool put)
+{
+    struct gf_put to = {(unsigned char *)gf->change.words, sizeof gf->change.words};
+    struct gf_get from = {.at = to.at, .left = to.left};
+    struct gf_walk walk = {.put = put ? &to : NULL, .get = put ? NULL : &from};
+    struct gf_sparse *sparse = &gf->sparse;
+    uint32_t flags = (sparse->history_empty ? FLAG_EMPTY : 0) |
+                     (sparse->local_begun ? FLAG_LOCAL : 0) | (gf->skipped_last ? FLAG_SKIPPED : 0);
+    uint32_t updates =
+        (gf->optimizer.updates < UINT32_MAX) ? (uint32_t)gf->optimizer.updates : UINT32_MAX;
+    gf_walk_u32(&walk, &flags);
+    gf_walk_bytes(&walk, &gf->loss_scale.value, sizeof gf->loss_scale.value);
+    gf_walk_u32(&walk, &gf->loss_scale.good);
+    gf_walk_u32(&walk, &gf->loss_scale.bad);
+    gf_walk_u64(&walk, &gf->samples_before);
+    gf_walk_u32(&walk, &sparse->selected_count);
+    gf_walk_u32(&walk, &updates);
+    gf->optimizer.updates = put ? gf->optimizer.updates : updates;
+    sparse->history_empty = (flags & FLAG_EMPTY) != 0;
+    sparse->local_begun = (flags & FLAG_LOCAL) != 0;
+    gf->skipped_last = (flags & FLAG_SKIPPED) != 0;
+}
+
+static uint32_t words_flags(const gf_context *gf)
+{
+    return gf_get_u32(
+        &(struct gf_get){.at = (const unsigned char *)gf->change.words, .left = sizeof(uint32_t)});
+}
+
+/* Chunks of a step that this rank did not see the end of: the others have applied what it sent,
+ * unless they skipped it. The lead's words are here, its selection is not yet. Once: where the
+ * copying fails and begins anew, it may be. */
+static gf_status history_give_up(gf_context *gf)
+{
+    struct gf_sparse *sparse = &gf->sparse;
+    if ((gf->change.plan.progress.steps == gf->change.own.steps) ||
+        ((words_flags(gf) & FLAG_SKIPPED) != 0))
+        return GF_OK;
+    for (uint32_t i = 0; gf->step.sparse && (i < sparse->selected_count); i++) {
+        uint64_t first = gf_chunk_first(sparse, sparse->selection[i]);
+        uint64_t count = gf_chunk_end(sparse, sparse->selection[i]) - first;
+        if (gf->ops->zero(&gf->queue, sparse->history + first * sizeof(float),
+                          count * sizeof(float)) < 0)
+            return gf_device_failed(gf, GF_OPERATION_REGROUP);
+    }
+    gf->step.sparse = false;
+    return GF_OK;
+}
+
+static void part_post(gf_context *gf, uint32_t part, gf_mem data, uint64_t elem_count, gf_type type)
+{
+    const struct gf_call call = {GF_OPERATION_REGROUP, GF_COLL_BROADCAST, gf->change.plan.lead};
+    gf_status status;
+    if (elem_count == 0) return;
+    status = gf_request_post(gf, call, data, elem_count, type, &gf->change.requests[part]);
+    GF_ASSERT(status == GF_OK);
+}
+
+/* The appliance's own, as many at once as there is room for. */
+static void extra_post(gf_context *gf)
+{
+    struct gf_change *change = &gf->change;
+    for (uint32_t part = 0; part < GF_REQUESTS_MAX; part++) {
+        gf_mem data;
+        uint64_t words = gf_extra_bulk(gf, &change->extra_next, &data);
+        if (words > 0) {
+            part_post(gf, part, data, words, GF_TYPE_F32);
+            continue;
+        }
+        change->sync_next = 3;
+        change->extra_first = change->extra_next = 0;
+        return;
+    }
+}
+
+/* Their rests, a message at a time, which has come for those before; GF_OK: there is no more. */
+static gf_status rests_post(gf_context *gf)
+{
+    struct gf_change *change = &gf->change;
+    uint64_t words;
+    gf_extra_rests_move(gf, change->extra_first, change->extra_next, false);
+    change->extra_first = change->extra_next;
+    words = gf_extra_rests(gf, change->extra_first, &change->extra_next);
+    if (words == 0) return GF_OK;
+    if (gf->rank == change->plan.lead)
+        gf_extra_rests_move(gf, change->extra_first, change->extra_next, true);
+    part_post(gf, 0, (gf_mem)(uintptr_t)gf->extra_stage, words, GF_TYPE_F32);
+    return GF_AGAIN;
+}
+
+static void words_post(gf_context *gf)
+{
+    const struct gf_members_progress *mine = &gf->change.own;
+    const struct gf_members_progress *common = &gf->change.plan.progress;
+    /* Those that are not behind receive the bits that they have. */
+    if ((mine->steps != common->steps) || (mine->applied != common->applied))
+        gf->change.own.partial = 1;
+    words_walk(gf, true);
+    part_post(gf, 0, (gf_mem)(uintptr_t)gf->change.words, sizeof gf->change.words / sizeof(float),
+              GF_TYPE_F32);
+    gf->change.sync_next = 1;
+}
+
+/* Whole pools travel, gaps included: a flat range of one is the same range of all. Momentum that
+ * the words say is each rank's own stays so; who had not divided it yet has no share of it. */
+static gf_status pools_post(gf_context *gf)
+{
+    bool local = (words_flags(gf) & FLAG_LOCAL) != 0;
+    uint64_t elems = gf->pool.elem_count;
+    uint64_t own = local ? gf->pool.sparse_elem_count : 0;
+    gf_status status = history_give_up(gf);
+    if (status < 0) return status;
+    if ((own > 0) && !gf->sparse.local_begun && (gf->optimizer.momentum != 0) &&
+        (gf->ops->zero(&gf->queue, gf->optimizer.momentum, own * sizeof(float)) < 0))
+        return gf_device_failed(gf, GF_OPERATION_REGROUP);
+    part_post(gf, 1, (gf_mem)(uintptr_t)gf->sparse.selection, gf->sparse.chunk_count, GF_TYPE_F32);
+    if (gf->optimizer.weight != 0) part_post(gf, 2, gf->optimizer.weight, elems, GF_TYPE_F32);
+    if (gf->optimizer.momentum != 0)
+        part_post(gf, 3, gf->optimizer.momentum + own * sizeof(float), elems - own, GF_TYPE_F32);
+    if (gf->optimizer.moment2 != 0) part_post(gf, 5, gf->optimizer.moment2, elems, GF_TYPE_F32);
+    if (gf->optimizer.half != 0)
+        part_post(gf, 4, gf->optimizer.half, elems, gf->config.optimizer.half_weights);
+    gf->change.sync_next = 2;
+    gf->change.extra_next = 0;
+    return GF_AGAIN;
+}
+
+gf_status gf_common_state_progress(gf_context *gf)
+{
+    uint32_t next = gf->change.sync_next;
+    if (!gf->change.plan.lags) return GF_OK;
+    if (gf_request_progress(gf, NULL) < 0 || (gf->error.code != GF_OK)) return gf->error.code;
+    if (!gf_requests_idle(gf)) return GF_AGAIN;
+    gf_requests_reset(gf, gf->requests.posted);
+    if (next == 0) {
+        words_post(gf);
+    } else if (next == 1) {
+        return pools_post(gf);
+    } else if (next == 2) {
+        extra_post(gf);
+    } else if (rests_post(gf) == GF_OK) {
+        words_walk(gf, false);
+        return GF_OK;
+    }
+    return GF_AGAIN;
+}

@@ -1,0 +1,148 @@
+/* Broken edges: which ranks go, so that none is left. */
+#include "lib/control/coordinator_state.h"
+
+#include <stdio.h>
+
+/* Its edges count: it is neither cut, nor has it ended, closed or fallen silent. Of a rank that
+ * says nothing no edge is known to be broken: its host may be gone, and it may come in again. */
+static bool has_edges(const struct gf_coordinator *c, const struct control_row *row)
+{
+    return control_is_asked(row) && !row->cut && !gf_control_is_silent(c, row);
+}
+
+static bool edge_is_told(const struct control_row *row, uint32_t peer)
+{
+    for (uint32_t i = 0; i < row->report.edges.count; i++)
+        if (row->report.edges.peers[i] == peer) return true;
+    return false;
+}
+
+/* Counts the broken edges of each rank; either end may say one. Returns a rank at the other end of
+ * one of `of`. */
+static uint32_t edges_count(struct gf_coordinator *c, uint32_t of)
+{
+    uint32_t other = GF_RANK_NONE;
+    for (uint32_t a = 0; a < c->world; a++) c->rows[c->rank_ids[a]].edges = 0;
+    for (uint32_t a = 0; a < c->world; a++) {
+        struct control_row *row_a = &c->rows[c->rank_ids[a]];
+        const struct control_edges *told = &row_a->report.edges;
+        for (uint32_t i = 0; has_edges(c, row_a) && (i < told->count); i++) {
+            uint32_t b = told->peers[i];
+            if ((b >= c->world) || (b == a)) continue;
+            struct control_row *row_b = &c->rows[c->rank_ids[b]];
+            if (!has_edges(c, row_b) || ((b < a) && edge_is_told(row_b, a))) continue;
+            if (a == of) other = b;
+            if (b == of) other = a;
+            row_a->edges++;
+            row_b->edges++;
+        }
+    }
+    return other;
+}
+
+/* What a link said of an edge of this rank; of several the one with what the kernel says. */
+static const struct control_row *sayer_of(const struct gf_coordinator *c, uint32_t culprit)
+{
+    const struct control_row *best = NULL;
+    for (uint32_t rank = 0; rank < c->world; rank++) {
+        const struct control_row *row = &c->rows[c->rank_ids[rank]];
+        const struct control_edges *said = &row->report.edges;
+        bool is_of = (rank == culprit) || (said->peer == culprit);
+        if (!control_is_asked(row) || !is_of || (said->code == GF_OK)) continue;
+        if ((best == NULL) || ((best->report.edges.foreign_code == 0) && (said->foreign_code != 0)))
+            best = row;
+    }
+    return best;
+}
+
+/* A link's text names both ends; where it does not, the rank that said it. */
+static void said_take(const struct control_row *row, struct gf_error *error_out)
+{
+    const struct control_edges *said = &row->report.edges;
+    bool is_named = (strncmp(said->text, "rank ", 5) == 0);
+    error_out->code = said->code;
+    error_out->foreign_code = said->foreign_code;
+    memcpy(error_out->foreign_call, said->foreign_call, sizeof error_out->foreign_call);
+    if (is_named)
+        (void)snprintf(error_out->text, sizeof error_out->text, "%s", said->text);
+    else
+        (void)snprintf(error_out->text, sizeof error_out->text, "rank %u: %.220s", row->rank,
+                       said->text);
+}
+
+static void edge_text(const struct gf_coordinator *c, uint32_t other, struct gf_error *error_out)
+{
+    const struct control_row *sayer = sayer_of(c, error_out->peer);
+    error_out->code = GF_ERR_LINK;
+    if (sayer != NULL)
+        said_take(sayer, error_out);
+    else
+        (void)snprintf(error_out->text, sizeof error_out->text,
+                       "the connection between ranks %u and %u is broken: %.150s", other,
+                       error_out->peer, c->seen.text);
+}
+
+static void others_text(const struct gf_coordinator *c, uint32_t cut, struct gf_error *error)
+{
+    size_t used = strlen(error->text);
+    char more[32] = "";
+    if (!c->terms.elastic) return; /* nobody goes on */
+    if (cut > 1) (void)snprintf(more, sizeof more, " and %u more", cut - 1);
+    (void)snprintf(error->text + used, sizeof error->text - used, "; rank %u%s is to go",
+                   error->peer, more);
+}
+
+/* A rank that lacks something itself, as descriptors, is the culprit, whatever the others see. */
+bool gf_control_lack_find(struct gf_coordinator *c, struct gf_error *error_out, bool *is_final_out)
+{
+    uint32_t count = 0;
+    for (uint32_t rank = 0; rank < c->world; rank++) {
+        struct control_row *row = &c->rows[c->rank_ids[rank]];
+        if (!has_edges(c, row) || (row->report.edges.code != GF_ERR_SYSTEM)) continue;
+        bool is_host = !control_may_be_cut(c, c->rank_ids[rank]);
+        if ((count++ == 0) || is_host) {
+            error_out->peer = rank;
+            said_take(row, error_out);
+        }
+        if (is_host)
+            *is_final_out = true;
+        else
+            control_cut(row);
+    }
+    return count > 0;
+}
+
+/* Who has most broken edges, then the higher rank. Its edges go with it, until none is left. The
+ * host of the coordinator can't be cut: if it has most of them the job ends. */
+bool gf_control_edges_find(struct gf_coordinator *c, struct gf_error *error_out, bool *is_final_out)
+{
+    for (uint32_t cut = 0;; cut++) {
+        uint32_t most = 0;
+        uint32_t host_has = 0;
+        uint32_t culprit = GF_RANK_NONE;
+        (void)edges_count(c, GF_RANK_NONE);
+        for (uint32_t a = 0; a < c->world; a++) {
+            const struct control_row *row = &c->rows[c->rank_ids[a]];
+            if (!control_may_be_cut(c, c->rank_ids[a])) host_has = row->edges;
+            if ((row->edges == 0) || (row->edges < most)) continue;
+            if (!control_may_be_cut(c, c->rank_ids[a])) continue;
+            most = row->edges;
+            culprit = a;
+        }
+        if (culprit == GF_RANK_NONE) {
+            if (cut > 0) others_text(c, cut, error_out);
+            return cut > 0;
+        }
+        if (host_has > most) {
+            error_out->peer = c->rows[c->setup.host_id].rank;
+            edge_text(c, edges_count(c, error_out->peer), error_out);
+            *is_final_out = true;
+            return true;
+        }
+        if (cut == 0) {
+            error_out->peer = culprit;
+            edge_text(c, edges_count(c, culprit), error_out);
+        }
+        control_cut(&c->rows[c->rank_ids[culprit]]);
+    }
+}

@@ -1,0 +1,52 @@
+/* The coordinator of a job as a process: a channel that takes connections, and the state machine of
+ * lib/control/ over it. gf-coordinator is that alone; gf-run has it in a child. */
+#ifndef COORDINATOR_SERVE_H
+#define COORDINATOR_SERVE_H
+
+#include <signal.h>
+
+#include "gradientflow.h"
+#include "drivers/fault.h"
+
+/* Of whoever listens, and of whoever asks how it goes. */
+struct coordinator_job {
+    uint64_t id; /* not 0: gf_identity_job() */
+    uint32_t world;
+    uint32_t world_max;
+    /* of these rendezvous.address, bind, key_file, insecure, keepalive_ns and join_timeout_ns are
+     * read, which have been made effective */
+    struct gf_config config;
+    uint64_t first_ns; /* for so long the first process is awaited */
+    struct gf_log log; /* INFO: a line an event */
+};
+
+struct coordinator_server; /* one at most is open */
+
+/* Takes all memory that it will ever need, and listens. NULL: *fault_out says why. */
+struct coordinator_server *coordinator_open(const struct coordinator_job *job,
+                                            struct gf_fault *fault_out);
+/* Until the job has ended: GF_OK: well; an error: why is in text_out[GF_ERROR_TEXT_BYTES]. GF_AGAIN:
+ * *stop was not 0. */
+gf_status coordinator_run(struct coordinator_server *server, const volatile sig_atomic_t *stop,
+                          char *text_out, size_t text_bytes);
+void coordinator_close(struct coordinator_server *server);
+
+/* Asks the coordinator of a running job, and prints what it says. The exit code. */
+int coordinator_show(const struct coordinator_job *job);
+
+/* What a launcher is told of it; texts are the caller's. */
+struct coordinator_given {
+    const char *config_path; /* or NULL, like all of these */
+    const char *listen;
+    const char *key_file;
+    const char *join_timeout;
+    const char *keepalive;
+    bool insecure;
+};
+/* The configuration that it says. 0; TOOL_FAILED: the file is wrong, -1: what is said beside it;
+ * error_out[GF_CONFIG_ERROR_BYTES] says what. The address may be a name, which is asked for until
+ * join_timeout. */
+int coordinator_config(const struct coordinator_given *given, struct gf_config *config_out,
+                       char *error_out);
+
+#endif

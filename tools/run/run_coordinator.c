@@ -1,0 +1,166 @@
+/* A child, so that ranks and whoever reads their output, however slow, never hold it up; and a copy
+ * of gf-run rather than another program, so that it is always there and of the same version. It
+ * takes all its memory and listens before a rank starts. */
+#include "tools/run/run_coordinator.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tools/common/tool_clock.h"
+
+/* One that ends at once would be started without end. */
+#define AGAIN_NS UINT64_C(200000000)
+#define REPORT_FD 3
+
+struct report {
+    bool listens;
+    char text[240];
+};
+
+static struct {
+    const struct coordinator_job *job; /* NULL: there is none */
+    pid_t pid;                         /* 0: it has to be started */
+    uint64_t started_ns;
+    uint32_t failures, crashes;
+} child;
+
+/* Its words go where gf-run's do, if they can be taken at once. */
+static void log_take(void *user, gf_log_level level, const char *text)
+{
+    char line[512];
+    struct pollfd ready = {.fd = STDERR_FILENO, .events = POLLOUT};
+    (void)user;
+    if ((level > GF_LOG_INFO) || (poll(&ready, 1, 0) != 1)) return;
+    int bytes = snprintf(line, sizeof line, "gf-run: coordinator: %.400s\n", text);
+    if (bytes > 0) (void)!write(STDERR_FILENO, line, (size_t)bytes);
+}
+
+/* In the child. It is asked to end by nobody but gf-run: a terminal's signals are for the ranks. */
+static void child_be(pid_t parent, int report_fd)
+{
+    static const volatile sig_atomic_t never;
+    struct coordinator_job job = *child.job;
+    struct report report = {0};
+    struct gf_fault fault = {0};
+    sigset_t none;
+    (void)setpgid(0, 0);
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(EXIT_FAILURE);
+    (void)prctl(PR_SET_NAME, "gf-coordinator");
+    for (int number = 1; number < NSIG; number++)
+        if (number != SIGPIPE) (void)signal(number, SIG_DFL);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    (void)dup2(report_fd, REPORT_FD);
+    (void)close_range(REPORT_FD + 1, ~0u, 0); /* nothing of the ranks' is held open here */
+    int null = open("/dev/null", O_RDWR);
+    for (int i = 0; (null >= 0) && (i < 2); i++) (void)dup2(null, i);
+    /* The ranks say what ends them; this is for whoever looks into it. */
+    job.log.fn = (getenv("GF_DEBUG") != NULL) ? log_take : NULL;
+    struct coordinator_server *server = coordinator_open(&job, &fault);
+    report.listens = (server != NULL);
+    (void)snprintf(report.text, sizeof report.text, "%s", fault.text);
+    (void)!write(REPORT_FD, &report, sizeof report);
+    (void)close(REPORT_FD);
+    if (server == NULL) _exit(EXIT_FAILURE);
+    _exit((coordinator_run(server, &never, fault.text, sizeof fault.text) == GF_OK) ? EXIT_SUCCESS
+                                                                                    : EXIT_FAILURE);
+}
+
+/* Starts it, and hears whether it listens. */
+static bool child_start(struct report *report_out)
+{
+    int pair[2];
+    pid_t parent = getpid();
+    ssize_t got = -1;
+    *report_out = (struct report){0};
+    child.started_ns = tool_clock_ns();
+    child.pid = 0;
+    if (pipe2(pair, O_CLOEXEC) == 0) {
+        pid_t pid = fork();
+        if (pid == 0) child_be(parent, pair[1]);
+        (void)close(pair[1]);
+        if (pid > 0) {
+            child.pid = pid;
+            while (((got = read(pair[0], report_out, sizeof *report_out)) < 0) &&
+                   (errno == EINTR)) {
+            }
+        }
+        (void)close(pair[0]);
+    }
+    if (got == (ssize_t)sizeof *report_out) return report_out->listens;
+    (void)snprintf(report_out->text, sizeof report_out->text, "%s",
+                   (child.pid > 0) ? "it ended as it began" : strerror(errno));
+    return false;
+}
+
+/* A reader that is slow is not waited for. */
+static void line_tell(const char *what, const char *why)
+{
+    char line[400];
+    struct pollfd ready = {.fd = STDERR_FILENO, .events = POLLOUT};
+    int bytes = snprintf(line, sizeof line, "gf-run: the coordinator %s%s\n", what, why);
+    if ((bytes > 0) && (poll(&ready, 1, 0) == 1)) (void)!write(STDERR_FILENO, line, (size_t)bytes);
+}
+
+static void failure_tell(const struct report *report)
+{
+    if (gf_log_due(++child.failures)) line_tell("cannot start: ", report->text);
+}
+
+bool run_coordinator_begin(const struct coordinator_job *job)
+{
+    struct report report;
+    child.job = job;
+    if (child_start(&report)) return true;
+    failure_tell(&report);
+    run_coordinator_end();
+    return false;
+}
+
+/* It has ended. With the job, well or not, that is no news: ranks may begin another one. */
+static void end_take(int status)
+{
+    char why[48];
+    child.pid = 0;
+    if (!WIFSIGNALED(status) || !gf_log_due(++child.crashes)) return;
+    const char *name = sigabbrev_np(WTERMSIG(status));
+    (void)snprintf(why, sizeof why, "SIG%s, and is started again", (name != NULL) ? name : "?");
+    line_tell("was ended by ", why);
+}
+
+void run_coordinator_look(void)
+{
+    struct report report;
+    int status = 0;
+    if (child.job == NULL) return;
+    if ((child.pid > 0) && (waitpid(child.pid, &status, WNOHANG) == child.pid)) end_take(status);
+    if ((child.pid > 0) || (run_coordinator_wait(1) > 0)) return;
+    if (!child_start(&report)) failure_tell(&report);
+}
+
+int run_coordinator_wait(int most)
+{
+    uint64_t age_ns = tool_clock_ns() - child.started_ns;
+    if ((child.job == NULL) || (child.pid > 0)) return most;
+    if (age_ns >= AGAIN_NS) return 0;
+    int wait_ms = (int)((AGAIN_NS - age_ns) / 1000000u) + 1;
+    return (wait_ms < most) ? wait_ms : most;
+}
+
+void run_coordinator_end(void)
+{
+    if ((child.job != NULL) && (child.pid > 0)) {
+        (void)kill(child.pid, SIGKILL);
+        (void)waitpid(child.pid, NULL, 0);
+    }
+    child.job = NULL;
+    child.pid = 0;
+}

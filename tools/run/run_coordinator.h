@@ -1,0 +1,17 @@
+/* The coordinator of gf-run's job, in a child process of its own. */
+#ifndef RUN_COORDINATOR_H
+#define RUN_COORDINATOR_H
+
+#include <stdbool.h>
+
+#include "tools/coordinator/coordinator_serve.h"
+
+/* Starts it; returns once it listens. False, and said: it cannot. */
+bool run_coordinator_begin(const struct coordinator_job *job);
+/* Starts it again where it has ended, while ranks live. */
+void run_coordinator_look(void);
+/* In how many ms another look is due; `most` where none is. */
+int run_coordinator_wait(int most);
+void run_coordinator_end(void);
+
+#endif
