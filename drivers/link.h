@@ -75,6 +75,8 @@ struct gf_link_setup {
     uint64_t job_id;
     const char *address, *bind, *ports;
     uint64_t keepalive_ns;
+    /* descriptors that this process needs for its control channel, if that has many connections */
+    uint32_t files_beside;
     /* this host's addresses, beside the one that leads to the job's, at which it listens too, with
      * the same port; family 0 ends them */
     struct gf_place data_places[GF_DATA_PLACES_MAX];

@@ -261,10 +261,12 @@ $(BUILD)/firmware-tests/fuzz_trace: $(call without_main,trace) $(patsubst %,$(BU
 $(BUILD)/firmware-tests/fuzz_%: $(BUILD)/firmware-tests/fuzz/fuzz_%.o $(BUILD)/libtest.a $(SIM_LIB) $(LIB)
 	$(CC) $(CFLAGS) -fsanitize=$(SAN:fuzzer-no-link%=fuzzer%) -o $@ $(filter %.o,$^) $(BUILD)/libtest.a $(SIM_LIB) $(LIB) $(LINK_LIBS) -lcmocka
 
-report: ## every benchmark that README.md and results/ cite, their tables and charts, of one commit (about 2 hours, root); QUICK=1: ten minutes, to $(BUILD)/report-quick; PARTS="memory plan"
+# QUICK=1: to $(BUILD)/report-quick; PARTS="memory plan"
+report: ## the benchmarks that README.md and results/ cite, with tables and charts (2 hours, root; QUICK=1: 10 minutes)
 	@$(MAKE) --no-print-directory deps REPORT=1
 	@$(MAKE) --no-print-directory -s -j2 all tests
-	@BUILD=$(BUILD) PYTHONDONTWRITEBYTECODE=1 python3 firmware-tests/bench/report.py measure $(if $(QUICK),--quick) --parts "$(PARTS)"
+	@BUILD=$(BUILD) PYTHONDONTWRITEBYTECODE=1 python3 firmware-tests/bench/report.py measure \
+	    $(if $(QUICK),--quick) --parts "$(PARTS)"
 bench-ops: $(BUILD)/firmware-tests/bench_ops ## what element ops move past the cache, beside memcpy
 	$<
 bench-peers: all ## allreduce in shared memory beside Open MPI, MPICH, Gloo and UCC, where they are installed, and steps of ResNet-50 and GPT-2 (20 minutes)

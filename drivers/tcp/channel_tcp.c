@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 /* Half of the connections are for processes that come while others are still there. */
@@ -81,6 +82,25 @@ static void close_channel(struct gf_channel *base)
     gf_auth_forget(&channel->auth, sizeof channel->auth);
 }
 
+/* In the tables of the kernel: the program's streams, what this end opens itself, and a few for
+ * everything else. */
+#define FILES_LEAST 13u
+#define FILES_COORDINATOR 32u
+
+static gf_status descriptors_check(const struct channel *channel, struct gf_fault *fault_out)
+{
+    const struct gf_channel_setup *setup = &channel->setup;
+    struct rlimit files;
+    uint32_t needed =
+        setup->listens ? setup->connections_expected + FILES_COORDINATOR : FILES_LEAST;
+    if ((getrlimit(RLIMIT_NOFILE, &files) != 0) || (files.rlim_cur >= needed)) return GF_OK;
+    return gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "getrlimit", EMFILE,
+                        "this process needs %u file descriptors%s, the limit is %llu: raise it "
+                        "(ulimit -n)",
+                        needed, setup->listens ? " to coordinate so many ranks" : "",
+                        (unsigned long long)files.rlim_cur);
+}
+
 static gf_status open_sockets(struct channel *channel, struct gf_fault *fault_out)
 {
     gf_status status = gf_meet_open(&channel->meet);
@@ -113,6 +133,7 @@ static gf_status open_channel(const struct gf_channel_setup *setup, void *state,
     gf_meet_descriptors_look(&channel->meet);
     gf_status status = gf_auth_source_begin(&channel->meet.source, fault_out);
     if (status == GF_OK) status = gf_channel_place_set(channel, fault_out);
+    if (status == GF_OK) status = descriptors_check(channel, fault_out);
     if (status != GF_OK) return status;
     if (channel->auth.on) dump_set(channel, false);
     channel->forked.close = forked;

@@ -312,6 +312,7 @@ const struct gf_link_driver gf_link_ucx = {
     .test = test,
     .cancel = cancel,
     .progress = progress,
+    .edge_is_broken = gf_ucx_edge_is_broken,
     .arm = arm,
     .map = map,
     .flag_store = flag_store,

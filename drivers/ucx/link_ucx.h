@@ -19,6 +19,7 @@
  * compares. */
 #define GF_UCX_FRONT_BYTES 320u
 #define GF_UCX_ENDPOINT_BYTES_MAX 2048u
+#define GF_UCX_LOST_MAX 32u /* ways that are told as broken, at most */
 
 struct gf_ucx;
 
@@ -48,6 +49,11 @@ struct gf_ucx {
     bool ending;               /* requests that end now were ended by us: no fault */
     /* GF_ERR_LINK: UCX gave up the way to a peer over a fabric; until the worker ends */
     gf_status broken;
+    uint32_t lost_count; /* peers to which it did, and what UCX said */
+    struct {
+        uint32_t peer;
+        ucs_status_t status;
+    } lost[GF_UCX_LOST_MAX];
     bool joined; /* of those that use UCX in this process */
     /* of its opening: a transport or device that UCX lacks, a setting that it has not */
     char complaint[GF_TEXT_MAX];
@@ -142,6 +148,8 @@ void gf_ucx_drop(struct gf_link *link);
 void gf_ucx_peers_forget(struct gf_ucx *ucx);
 
 gf_status gf_ucx_endpoint(struct gf_link *link, void *endpoint_out, size_t *size_bytes_out);
+/* gf_link_driver.edge_is_broken: by UCX's error handler alone */
+bool gf_ucx_edge_is_broken(struct gf_link *link, uint32_t peer, struct gf_fault *fault_out);
 gf_status gf_ucx_connect(struct gf_link *link, uint32_t peer, const void *endpoint,
                          size_t size_bytes);
 

@@ -335,6 +335,7 @@ static void worker_give(struct gf_ucx *ucx, bool flushes)
     }
     ucx->worker = NULL;
     ucx->broken = GF_OK;
+    ucx->lost_count = 0;
     while (ucx->under_way != NULL) gf_ucx_req_end(ucx->under_way, GF_ERR_ABORTED);
     ucx->ending = false;
 }

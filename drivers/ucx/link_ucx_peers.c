@@ -118,6 +118,8 @@ static gf_status endpoint_read(struct gf_ucx *ucx, uint32_t peer, const unsigned
 
 /* ---- peers ---- */
 
+#define WAY_LOST "rank %u no longer answers rank %u over devices \"%s\""
+
 /* An adapter, or UCX for it, sends again until its retries are used up (8 s over rc), and what it
  * had taken is lost. Where nobody hears of that, UCX ends the process over ud, and over rc a lost
  * message is waited for until the deadline. */
@@ -127,9 +129,27 @@ static void way_lost(void *user, ucp_ep_h endpoint, ucs_status_t status)
     uint32_t peer = 0;
     while ((peer < ucx->setup.world) && (ucx->endpoints[peer] != endpoint)) peer++;
     if (ucx->ending || (peer == ucx->setup.world)) return;
-    ucx->broken = gf_ucx_fault(ucx, GF_ERR_LINK, peer, "progress", status,
-                               "rank %u no longer answers rank %u over devices \"%s\"", peer,
+    if (ucx->lost_count < GF_UCX_LOST_MAX) {
+        ucx->lost[ucx->lost_count].peer = peer;
+        ucx->lost[ucx->lost_count++].status = status;
+    }
+    ucx->broken = gf_ucx_fault(ucx, GF_ERR_LINK, peer, "progress", status, WAY_LOST, peer,
                                ucx->setup.rank, ucx->devices);
+}
+
+/* Over tcp UCX has no handler here, and over shared memory nothing is ever lost. */
+bool gf_ucx_edge_is_broken(struct gf_link *link, uint32_t peer, struct gf_fault *fault_out)
+{
+    struct gf_ucx *ucx = gf_ucx_of(link);
+    fault_out->code = GF_OK;
+    for (uint32_t i = 0; i < ucx->lost_count; i++) {
+        if (ucx->lost[i].peer != peer) continue;
+        (void)gf_fault_set(fault_out, GF_ERR_LINK, peer, "progress", ucx->lost[i].status,
+                           WAY_LOST " (%s)", peer, ucx->setup.rank, ucx->devices,
+                           ucs_status_string(ucx->lost[i].status));
+        return true;
+    }
+    return false;
 }
 
 /* By the network. */

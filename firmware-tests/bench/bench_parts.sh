@@ -8,15 +8,16 @@ missing='' meet_pids='' failures=''
 
 # failed LABEL: a turn, which is in no median
 failed() { echo "# $1 failed: $(tail -n 1 "$scratch/turn.err")" >&2; failures="$failures $1"; }
-# rows_keep BENCH WHERE UNIT FILE..: every sample of "LABEL KEY NUMBER" goes to $ROWS, a JSON object for each label and key
-# (report.py reads it)
+# rows_keep BENCH WHERE UNIT FILE..: all samples, lines "LABEL KEY NUMBER", go to $ROWS for report.py, a
+# JSON object for each label and key
 rows_keep() {
     [ -n "${ROWS:-}" ] || return 0
     rows_bench=$1 rows_where=$2 rows_unit=$3; shift 3
     cat "$@" | awk -v bench="$rows_bench" -v at="$rows_where" -v unit="$rows_unit" 'NF == 3 {
             key = $1 " " $2; if (key in all) all[key] = all[key] ", " $3; else all[key] = $3 }
         END { for (key in all) { split(key, of, " ")
-            printf "{\"bench\": \"%s\", \"where\": \"%s\", \"label\": \"%s\", \"key\": \"%s\", ", bench, at, of[1], of[2]
+            printf "{\"bench\": \"%s\", \"where\": \"%s\", ", bench, at
+            printf "\"label\": \"%s\", \"key\": \"%s\", ", of[1], of[2]
             printf "\"unit\": \"%s\", \"values\": [%s]}\n", unit, all[key] } }' | sort >>"$ROWS"
 }
 # Below the tables

@@ -2,8 +2,9 @@
 # What gf-plan predicts beside what gf-perf --model measures: `make bench-plan` (root). The hosts are network namespaces
 # with links of RATES Mbit/s; both programs are given the same model, configuration and computing. What else a prediction is
 # given is measured here on operations that are no case of the table (see calibrate below); a link's rate is its nominal
-# one. Prints the tables of firmware-tests/results/plan.md. Exit code 1 if errors exceed 10 % in the median or 20 % at worst, or a case
-# failed. Each case is kept in $BUILD/bench-plan (or KEPT=FOLDER), so that it goes on where it was stopped and can be run in pieces:
+# one. Prints the tables of firmware-tests/results/plan.md. Exit code 1 if errors exceed 10 % in the
+# median or 20 % at worst, or a case failed. Each case is kept in $BUILD/bench-plan (or KEPT=FOLDER), so
+# that it goes on where it was stopped and can be run in pieces:
 # HOSTS="4 8" RATES="100 300 1000" CASES="nin googlenet" SAMPLES=3 (steps of a case; their median counts). With RANKS=2
 # HOSTS=2 each host has so many ranks that share memory, and cases of their own.
 set -u
@@ -151,8 +152,9 @@ tables_print() {
         for n in $HOSTS; do shape_set; for rate in $RATES; do cat "$kept/$case.$shape.$rate" 2>/dev/null; done; done
     done >"$scratch/rows"
     for n in $HOSTS; do for rate in $RATES; do
-        awk -v n="$n" -v rate="$rate" '$2 == n && $3 == rate {print "measured", $1, $5; print "predicted", $1, $6}' \
-            "$scratch/rows" | rows_keep plan "$n hosts$([ "$RANKS" -eq 1 ] || echo " of $RANKS ranks"), $rate Mbit/s" ms -
+        where="$n hosts$([ "$RANKS" -eq 1 ] || echo " of $RANKS ranks"), $rate Mbit/s"
+        awk -v n="$n" -v rate="$rate" '$2 == n && $3 == rate {
+            print "measured", $1, $5; print "predicted", $1, $6}' "$scratch/rows" | rows_keep plan "$where" ms -
     done; done
     echo "$all_cases" | awk -v hosts="$HOSTS" -v rates="$RATES" -v ranks="$RANKS" '
         NR == FNR { at = $2 " " $3; real[$1, at] = $5; plan[$1, at] = $6

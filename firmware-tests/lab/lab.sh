@@ -4,9 +4,9 @@
 #     lab.sh [CASE ..]    each case once, or RUNS times: "ok", "not ok" or "skip" a run, and a line that counts them
 #     lab.sh table        what has been measured, as Markdown
 #     lab.sh rows         the same as JSON, a line for each case
-# With RUNS above 1, or LAB set, results stay in $BUILD/lab (or LAB_FOLDER), and what is there is not done again; several labs may then work at once, each
-# run is claimed by one, and LAB=1/3 has the first of three begin at another case than the others. A case may be a pattern:
-# 'tcp_kill*'.
+# With RUNS above 1, or LAB set, results stay in $BUILD/lab (or LAB_FOLDER), and what is there is not done
+# again; several labs may then work at once, each run is claimed by one, and LAB=1/3 has the first of
+# three begin at another case than the others. A case may be a pattern: 'tcp_kill*'.
 # shellcheck source-path=SCRIPTDIR disable=SC2034,SC2154,SC2086,SC2046,SC2119 # shared with lab_*.sh
 set -u
 export LC_ALL=C

@@ -412,8 +412,7 @@ TEST(as_many_ranks_as_a_job_has_come_at_once)
     hub.connections_max = 2 * RANKS + 16;
     coordinate(key_a);
     uint64_t since_ns = hub_now_ns;
-    for (uint32_t r = 1; r < RANKS; r++)
-        fds[r] = stranger_meets(hub.address, key_a, said[r]);
+    for (uint32_t r = 1; r < RANKS; r++) fds[r] = stranger_meets(hub.address, key_a, said[r]);
     for (uint32_t r = 1; r < RANKS; r++) say(fds[r], said[r] + NONCE_FRAME, HELLO_FRAME);
     for (uint32_t r = 1; r < RANKS; r++) {
         assert_int_equal(hear(fds[r], said[r], ANSWER_FRAME), ANSWER_FRAME);

@@ -18,8 +18,7 @@ static void middle_turn(void)
 
 /* A member begins behind the middle, which changes a byte of each connection where its mask
  * is not 0. */
-static void middle_world_begin(int flip_direction, uint32_t flip_at,
-                               unsigned char flip_mask)
+static void middle_world_begin(int flip_direction, uint32_t flip_at, unsigned char flip_mask)
 {
     struct gf_channel_setup setup;
     hub_clear();
@@ -195,7 +194,7 @@ TEST(frames_come_once_in_order_from_the_peer)
         small_send(direction, 2);
         small_send(back, 1);
         HUB_UNTIL((middle.recorded[direction] == at + 2 * SMALL_FRAME) &&
-              (middle.recorded[back] == back_at + SMALL_FRAME));
+                  (middle.recorded[back] == back_at + SMALL_FRAME));
         const unsigned char *first = middle.record[direction] + at;
         const unsigned char *second = first + SMALL_FRAME;
         switch (c->trick) {

@@ -202,7 +202,7 @@ TEST(a_stranger_who_says_a_nonce_and_nothing_more_delays_nobody)
         }
         assert_int_equal(heard[1].connected, 1);
         assert_int_equal(heard[1].end, GF_CHANNEL_BROKE); /* nothing was proven */
-        (void)close(listener); /* he keeps what he has */
+        (void)close(listener);                            /* he keeps what he has */
         coordinate();
         since_ns = hub_now_ns;
         HUB_UNTIL((heard[1].up == 1) && (heard[2].up == 1));

@@ -301,8 +301,8 @@ static const struct death_case {
     const char *name;
     bool insecure, coordinator_dies;
     enum habit habit;
-    bool unread;       /* words to it lie in its kernel, unread, which then resets the connection */
-    int quiet_ms;      /* so long nothing came from it */
+    bool unread;  /* words to it lie in its kernel, unread, which then resets the connection */
+    int quiet_ms; /* so long nothing came from it */
     gf_channel_end end;
 } deaths[] = {
     {"a_member_by_name", false, false, TALKS, false, 0, GF_CHANNEL_DIED},

@@ -41,6 +41,7 @@ killed() { # it is started again, takes the job over, and finds who dies then
     start 3 3000 || return 1
     first=$(coordinator_of $job)
     kill -KILL "$first"
+    sleep 0.5
     moves 100 && nobody_was_cut || return 1
     second=$(coordinator_of $job)
     [ -n "$second" ] && [ "$second" != "$first" ] || { echo "after $first comes '$second'"; return 1; }

@@ -151,7 +151,7 @@ TEST(both_ends_get_a_proven_connection)
         }
         const uint32_t wanted = (ENDS - 1) * STREAMS;
         HUB_UNTIL((ends[0].connected == wanted) && (ends[1].connected == wanted) &&
-              (ends[2].connected == wanted) && (ends[3].connected == wanted));
+                  (ends[2].connected == wanted) && (ends[3].connected == wanted));
         for (uint32_t a = 0; a < ENDS; a++) {
             for (uint32_t b = 0; b < ENDS; b++) {
                 for (uint32_t s = 0; (a != b) && (s < STREAMS); s++) assert_pair(a, b, s);
@@ -231,7 +231,7 @@ static const struct refused_case {
     const char *name;
     bool secret;         /* another one, as of an earlier generation */
     uint32_t generation; /* that the dialling end is in */
-    uint32_t to;    /* whom it means */
+    uint32_t to;         /* whom it means */
 } refused[] = {
     {"another_secret", true, 1, 1},
     {"another_generation", false, 2, 1},
@@ -247,8 +247,8 @@ TEST(who_does_not_belong_to_the_generation_is_refused)
             if (refused[i].generation != 1) data_begin(0, refused[i].generation);
             memcpy(secret, ends[1].secret, sizeof secret);
             if (refused[i].secret) secret[5] ^= 1;
-            assert_int_equal(gf_data_dial(ends[0].data, hub_now_ns, refused[i].to, 0,
-                                                         secret, &ends[1].place, &anywhere),
+            assert_int_equal(gf_data_dial(ends[0].data, hub_now_ns, refused[i].to, 0, secret,
+                                          &ends[1].place, &anywhere),
                              GF_OK);
             HUB_UNTIL(gf_data_text(ends[0].data, refused[i].to)[0] != 0);
             for (int t = 0; t < 200; t++) hub_turn();
@@ -272,8 +272,7 @@ TEST(a_later_generation_refuses_the_former_member)
     assert_memory_not_equal(former, ends[1].secret, sizeof former);
     data_begin(0, 2); /* it has learned the number, not the secret */
     assert_int_equal(
-        gf_data_dial(ends[0].data, hub_now_ns, 1, 0, former, &ends[1].place, &anywhere),
-        GF_OK);
+        gf_data_dial(ends[0].data, hub_now_ns, 1, 0, former, &ends[1].place, &anywhere), GF_OK);
     HUB_UNTIL(strstr(hub_logged, "did not prove that it is of this job") != NULL);
     assert_int_equal(ends[1].connected, 0);
     data_close();
@@ -297,9 +296,8 @@ TEST(each_named_address_takes_connections)
         struct gf_place from;
         assert_true(gf_place_parse(named[s], false, &to) && gf_place_parse(named[s], false, &from));
         to.port = ends[1].place.port;
-        assert_int_equal(
-            gf_data_dial(ends[0].data, hub_now_ns, 1, s, ends[1].secret, &to, &from),
-            GF_OK);
+        assert_int_equal(gf_data_dial(ends[0].data, hub_now_ns, 1, s, ends[1].secret, &to, &from),
+                         GF_OK);
     }
     HUB_UNTIL((ends[0].connected == STREAMS) && (ends[1].connected == STREAMS));
     for (uint32_t s = 0; s < STREAMS; s++) {
@@ -329,9 +327,8 @@ TEST(a_recording_opens_nothing)
     listener = gf_socket_listen(&trap, "a trap", &fault);
     assert_true(listener >= 0);
     assert_true(gf_place_of_fd(listener, false, &trap));
-    assert_int_equal(
-        gf_data_dial(ends[0].data, hub_now_ns, 1, 0, ends[1].secret, &trap, &anywhere),
-        GF_OK);
+    assert_int_equal(gf_data_dial(ends[0].data, hub_now_ns, 1, 0, ends[1].secret, &trap, &anywhere),
+                     GF_OK);
     HUB_UNTIL((recorder >= 0) || ((recorder = accept(listener, NULL, NULL)) >= 0));
     for (int i = 0; i < 50; i++) hub_turn();
     /* the trap has a nonce of the real listener, so the hello is right for one connection */
@@ -371,15 +368,13 @@ TEST(what_listens_in_its_place_ends_a_try_alone)
         assert_true(gf_place_parse("127.0.0.1", false, &trap));
         listener = gf_socket_listen(&trap, "a trap", &fault);
         assert_true((listener >= 0) && gf_place_of_fd(listener, false, &trap));
-        assert_int_equal(gf_data_dial(ends[0].data, hub_now_ns, 1, 0, ends[1].secret,
-                                                     &trap, &anywhere),
-                         GF_OK);
+        assert_int_equal(
+            gf_data_dial(ends[0].data, hub_now_ns, 1, 0, ends[1].secret, &trap, &anywhere), GF_OK);
         HUB_UNTIL((taken >= 0) || ((taken = accept(listener, NULL, NULL)) >= 0));
         if (!silent)
             say(taken, "sixty-four bytes of something else, from a server that greets us ..", 64);
         HUB_UNTIL(gf_data_text(ends[0].data, 1)[0] != 0);
-        if (silent)
-            assert_non_null(strstr(gf_data_text(ends[0].data, 1), "no answer"));
+        if (silent) assert_non_null(strstr(gf_data_text(ends[0].data, 1), "no answer"));
         (void)close(taken);
         (void)close(listener);
         gf_data_end(ends[0].data);
@@ -414,8 +409,8 @@ TEST(as_many_dials_as_there_are_slots)
     data_world(2, false);
     assert_true(gf_place_parse("127.0.0.1:1", true, &nobody));
     for (uint32_t s = 0; s < GF_DATA_STREAMS_MAX; s++)
-        begun += gf_data_dial(ends[0].data, hub_now_ns, 1, s, ends[1].secret, &nobody,
-                                             &anywhere) == GF_OK;
+        begun += gf_data_dial(ends[0].data, hub_now_ns, 1, s, ends[1].secret, &nobody, &anywhere) ==
+                 GF_OK;
     assert_int_equal(begun, GF_DATA_STREAMS_MAX);
     HUB_UNTIL(strstr(gf_data_text(ends[0].data, 1), "refused") != NULL);
     gf_data_end(ends[0].data);
@@ -474,8 +469,8 @@ TEST(a_host_without_descriptors_is_no_host_without_a_route)
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &had), 0);
     assert_int_equal(status, GF_ERR_SYSTEM);
     assert_int_equal(gf_data_fault(ends[1].data)->foreign_code, EMFILE);
-    assert_non_null(strstr(gf_data_fault(ends[1].data)->text,
-                           "cannot look for its way to rendezvous."));
+    assert_non_null(
+        strstr(gf_data_fault(ends[1].data)->text, "cannot look for its way to rendezvous."));
     data_begin(1, 1); /* once there are some */
 }
 

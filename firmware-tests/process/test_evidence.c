@@ -202,6 +202,7 @@ static void end_open(size_t n, uint32_t rank, int fd)
     struct gf_fault fault = {.code = GF_OK};
     const struct gf_link_setup setup = {.rank = rank,
                                         .world = 2,
+                                        .ranks_max = 2,
                                         .timeout_ns = TIMEOUT_NS,
                                         .requests_max = REQS_MAX,
                                         .message_bytes_max = LARGE_BYTES,
@@ -396,6 +397,7 @@ TEST(what_is_not_acknowledged_is_broken_and_who_does_not_read_is_not)
 TEST(an_end_that_the_other_one_made_is_broken_a_second_later)
 {
     static const struct gf_link_setup setup = {.world = 2,
+                                               .ranks_max = 2,
                                                .requests_max = REQS_MAX,
                                                .message_bytes_max = LARGE_BYTES,
                                                .private_memory = true,

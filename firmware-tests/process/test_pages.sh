@@ -55,7 +55,7 @@ No: it came later.
 <!-- report: name -->
 END
 check pages_named same "$(pages --check "$scratch/page.md")" "$scratch/page.md:3"
-check_not pages_exit pages --check "$scratch/page.md"
+pages --check "$scratch/page.md" >/dev/null; check pages_exit same 1 $?
 check pages_write pages "$scratch/page.md"
 check pages_lines diff "$scratch/wanted" "$scratch/page.md"
 check pages_again pages --check "$scratch/page.md"

@@ -1,7 +1,7 @@
 #!/bin/sh
-# lib/RECIPE.md: its blocks, put into the trainer one after the other, compile after each and run on one rank: first those
-# of the smallest trainer, then those of the elastic one. With all of them two ranks hold the same parameters and moments,
-# and a rank that is killed comes back to those of the others.
+# lib/RECIPE.md: its blocks, put into the trainer one after the other, compile after each and run on one
+# rank: first those of the smallest trainer, then those of the elastic one. With all of them two ranks
+# hold the same parameters and moments, and a rank that is killed comes back to those of the others.
 . firmware-tests/support/shell.sh
 cc=${CC:-gcc}
 # blocks WHICH N..: those of these steps, below their lines "<!-- recipe: WHICH N -->"

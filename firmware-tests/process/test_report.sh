@@ -1,6 +1,7 @@
 #!/bin/sh
-# bench/report.py without its benchmarks: a stored report becomes tables and charts, one that is malformed is refused with
-# the place and what is allowed, and the tables in the pages are those of the stored report.
+# bench/report.py without its benchmarks: a stored report becomes tables and charts, one that is
+# malformed is refused with the place and what is allowed, and the tables in the pages are those of the
+# stored report.
 . firmware-tests/support/shell.sh
 export PYTHONDONTWRITEBYTECODE=1
 command -v python3 >/dev/null || { skip report "there is no python3"; finish; }
@@ -15,7 +16,8 @@ cat >"$small" <<END
 {"format": 1, "kind": "quick", "commit": "0123abcd", "date": "2026-11-28", "machine": "2 cores", "parts": {
 "memory": {"rounds": 3, "rows": [$(row memory '2 ranks' ours 64 us '0.2, 0.1, 0.3'),
  $(row memory '2 ranks' ours 4096 us '2'), $(row memory '2 ranks' ours-program 4096 us '4'),
- $(row memory '2 ranks' slow 64 us '0.8'), $(row memory '2 ranks' slow 4096 us '9'), $(row memory '2 ranks' fast 64 us '0.5'),
+ $(row memory '2 ranks' slow 64 us '0.8'), $(row memory '2 ranks' slow 4096 us '9'),
+ $(row memory '2 ranks' fast 64 us '0.5'),
  $(row memory '2 ranks' fast 4096 us '5'), $(row failed bench_peers.sh slow turns turns '1, 1')]},
 "hosts": {"rounds": 1, "rows": [$(row hosts '2 hosts, 1000 Mbit/s' ours 4096 us 20),
  $(row hosts '2 hosts, 1000 Mbit/s' limit 4096 us 10), $(row hosts '2 hosts, 1000 Mbit/s' fast 4096 us 30)]},
@@ -30,8 +32,10 @@ END
 if command -v gnuplot >/dev/null; then
     check report_writes report write "$small" --into "$scratch/made"
     for line in '| ours | 0.2 us | 2 us |' '| best peer | 0.5 us | 5 us |' '| which | fast | fast |' \
-        '| best peer / ours | 2.50 | 2.50 |' "| best peer / program's memory | - | 1.25 |" '| of the link, fp32 | 0.50 |' \
-        '| ResNet-50, 2 ranks of a node | - | 5 ms | - | 7.5 ms | fast | 1.50 | - |' '| NiN, ring, nothing computed | 100, -5.0 % |' \
+        '| best peer / ours | 2.50 | 2.50 |' "| best peer / program's memory | - | 1.25 |" \
+        '| of the link, fp32 | 0.50 |' \
+        '| ResNet-50, 2 ranks of a node | - | 5 ms | - | 7.5 ms | fast | 1.50 | - |' \
+        '| NiN, ring, nothing computed | 100, -5.0 % |' \
         '| 3 ranks over node | 0.020 / 0.030 / 0.050 | 3 |' 'Commit 0123abcd, 2026-11-28, 2 cores.' \
         'Turns that failed and are in no median: slow (2 in bench_peers.sh).' \
         '| 4 KiB, 2 ranks of a node | 2 us | 5 us (fast) | 2.50 |'; do

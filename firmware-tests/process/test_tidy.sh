@@ -117,9 +117,11 @@ else skip tidy_layout "there is no clang-format-14"; fi
 if command -v python3 >/dev/null; then
     find . -name '*.md' ! -path './build*' -print0 | sort -z |
         xargs -0 python3 firmware-tests/support/sentences.py --check >"$scratch/why"
-    if [ -s "$scratch/why" ]; then not_ok tidy_pages "make pages changes $(tr '\n' ' ' <"$scratch/why")"; else ok tidy_pages; fi
+    if [ -s "$scratch/why" ]; then not_ok tidy_pages "make pages changes $(tr '\n' ' ' <"$scratch/why")"
+    else ok tidy_pages; fi
     python3 lib/pictures/pictures.py --check >"$scratch/why"
-    if [ -s "$scratch/why" ]; then not_ok tidy_pictures "make pictures changes $(tr '\n' ' ' <"$scratch/why")"; else ok tidy_pictures; fi
+    if [ -s "$scratch/why" ]; then not_ok tidy_pictures "make pictures changes $(tr '\n' ' ' <"$scratch/why")"
+    else ok tidy_pictures; fi
 else skip tidy_pages "there is no python3"; fi
 awk -v found="$found" 'BEGIN { while ((getline row < found) > 0) { split(row, p, " "); now[p[1] " " p[2]] = p[3] } }
     { n = now[$1 " " $2] + 0; if (n > 0) print $1, $2, (n < $3) ? n : $3 }' "$allowed" >"$scratch/shrunk"

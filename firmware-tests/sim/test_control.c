@@ -528,7 +528,7 @@ TEST(who_has_closed_is_blamed_in_its_own_generation_only)
     all_work(2);
     seen.step = world.procs[0].steps;
     gf_member_fault(world.procs[0].member, &seen, false);
-    control_world_quiet(&world, SECOND);
+    control_world_quiet(&world, 10 * SECOND);
     gf_coordinator_status(world.coordinator, &status);
     assert_int_equal(status.generation, 3);
     assert_null(strstr(status.error.text, "closed"));

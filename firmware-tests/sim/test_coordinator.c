@@ -206,7 +206,8 @@ TEST(it_is_away_in_a_regroup)
             char what[64];
             (void)snprintf(what, sizeof what, "it %s %d us after rank %u, for %d ms", absence->name,
                            delay, victim, span_ms);
-            elastic.hooks.work_ns = 200000;
+            elastic.hooks.work_ns = 5000000;
+            elastic.hooks.awaits = true;
             WORLD_OPEN(w, &setup);
             w.limit_ns = 120 * SECOND;
             elastic_run(&w, list, (uint64_t)(span_ms + 3000) * 1000000);

@@ -220,34 +220,6 @@ TEST(a_process_takes_the_place_of_one_that_has_ended)
     assert_int_equal(gf_measure(&config, elastic_tensors, ELASTIC_TENSORS, &need), GF_ERR_CONFIG);
 }
 
-static struct gf_members_progress late_own;
-static bool was_late;
-
-static void late_turn(struct world *w, uint32_t rank)
-{
-    gf_context *gf = w->ranks[rank].gf;
-    if ((rank != 1) || (gf->change.state != GF_CHANGE_JOIN)) return;
-    late_own = gf->change.own;
-    gf->change.deadline_ns = 0;
-    was_late = true;
-}
-
-/* Nor is its state less whole. */
-TEST(who_asks_for_a_regroup_again_is_no_further_than_before)
-{
-    SIM_ONLY;
-    const struct elastic_event script[] = {{2000, 0, KILL}, END};
-    was_late = false;
-    elastic.hooks.turn = late_turn;
-    WORLD(w);
-    play(&w, 3, 4, script);
-    gf_context *gf = w.ranks[1].gf;
-    assert_true(was_late && (w.ranks[1].status < 0));
-    assert_int_equal(gf_regroup_begin(gf), GF_OK);
-    assert_int_equal(gf->change.own.steps, late_own.steps);
-    assert_int_equal(gf->change.own.partial, late_own.partial);
-}
-
 static uint32_t heartbeats, joiners; /* while a list is awaited */
 
 static gf_status progress_cut(struct gf_link *link)

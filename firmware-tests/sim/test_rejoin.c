@@ -42,13 +42,12 @@ TEST(a_death_on_the_way_in_begins_it_anew)
         }
     }
     print_message("%u second deaths, %u of them on the way in\n", deaths, elastic.on_the_way);
-    assert_true((elastic.on_the_way > 50) || (real_links_driver() != NULL));
+    assert_true((elastic.on_the_way > 30) || (real_links_driver() != NULL));
 }
 
-/* The coordinator dies while it lets a joiner in, another rank is silent: the next one has no
- * connection with that, and waits for it no longer than a shrink does, however long a step may
- * take. */
-TEST(a_silent_rank_on_the_way_in_is_waited_for_as_in_a_shrink)
+/* Rank 0 dies while a joiner comes in, and another rank is silent: that is waited for no longer than
+ * after a failure, however long a step may take. */
+TEST(a_silent_rank_on_the_way_in_is_waited_for_as_after_a_failure)
 {
     SIM_ONLY;
     elastic.longest_ns = 0;
@@ -68,8 +67,8 @@ TEST(a_silent_rank_on_the_way_in_is_waited_for_as_in_a_shrink)
         expect_world(&w, 0x5, what);
     }
     print_message("the longest took %.3f s\n", (double)elastic.longest_ns * 1e-9);
-    assert_true(elastic.longest_ns > SECOND); /* an eighth of join_timeout, and not half of it */
-    assert_true(elastic.longest_ns < 2 * SECOND);
+    assert_true(elastic.longest_ns > SECOND); /* a quarter of join_timeout, and not half of it */
+    assert_true(elastic.longest_ns < 3 * SECOND);
 }
 
 /* ---- who does not come in ---- */
@@ -83,7 +82,7 @@ TEST(a_joiner_with_other_things_is_rejected)
     elastic_run(&w, list, 0);
     assert_int_equal(w.ranks[1].status, GF_ERR_MISMATCH);
     assert_non_null(strstr(gf_error_last(w.ranks[1].gf)->text, "fuse_bytes is "));
-    world_expect_log(&w, 0, "fuse_bytes is ");
+    world_expect_log(&w, gf_sim_coordinator(w.sim), "fuse_bytes is ");
     expect_world(&w, 1u << 1, "the others");
 }
 
@@ -96,7 +95,7 @@ TEST(nobody_lets_it_in_before_the_deadline)
     elastic.hooks.blind = true;
     WORLD(w);
     elastic_play(&w, &setup, list);
-    assert_int_equal(w.ranks[2].status, GF_ERR_PEER);
+    assert_int_equal(w.ranks[2].status, GF_ERR_TIMEOUT);
     world_expect_log(&w, 2, "before the deadline");
     expect_world(&w, 1u << 2, "the others");
 }
@@ -161,6 +160,7 @@ TEST(who_reaches_nobody_does_not_come_in_and_ends_nobody)
             WORLD(w);
             elastic_play(&w, &setup, (id == ranks) ? comes : comes_back);
             assert_int_equal(w.ranks[id].status, GF_ERR_PEER);
+            print_message("%s: %s\n", what, w.ranks[id].log);
             assert_non_null(strstr(gf_error_last(w.ranks[id].gf)->text, "no way to member "));
             expect_world(&w, out, what);
         }
@@ -178,18 +178,15 @@ static void rank_1_rejoins(uint32_t rank, struct gf_config *config, const struct
     config->rendezvous.rejoin = (rank == 1);
 }
 
-TEST(a_job_that_has_not_begun_takes_no_joiners)
+/* Whoever died before the job had begun was started again like any other. */
+TEST(a_restarted_rank_is_of_the_first_generation)
 {
     SIM_ONLY;
     struct world_setup setup = elastic_setup(2);
-    setup.config.rendezvous.join_timeout_ns = SECOND;
     setup.vary = rank_1_rejoins;
     WORLD_CREATE(w, &setup);
     world_run(&w, open_only, NULL);
-    assert_int_equal(w.ranks[1].status, GF_ERR_STATE);
-    assert_non_null(strstr(gf_error_last(w.ranks[1].gf)->text, "rendezvous.rejoin = false"));
-    assert_int_equal(w.ranks[0].status, GF_ERR_TIMEOUT); /* names who is missing */
-    assert_int_equal(gf_error_last(w.ranks[0].gf)->peer, 1);
+    world_expect(&w, GF_OK);
 }
 
 TEST(a_world_of_one_rank_has_none_to_rejoin)

@@ -80,8 +80,8 @@ static void epoch_add(struct soak_model *model, const gf_context *gf, uint32_t m
         applied = applied || ((done[rank] == steps) && ((loose >> rank & 1u) == 0));
     }
     if ((members & newest(model)->members) == 0)
-        soak_step_fail(gf, steps, "epoch %u has nobody of epoch %u, which began before", gf->generation,
-                       newest(model)->epoch);
+        soak_step_fail(gf, steps, "epoch %u has nobody of epoch %u, which began before",
+                       gf->generation, newest(model)->epoch);
     /* is over, its ranks may have gone on; it will hear so */
     if (gf->generation < newest(model)->epoch) return;
     if (steps != furthest)
@@ -143,7 +143,8 @@ void soak_model_epoch(struct soak_model *model, gf_context *gf, const uint64_t *
         if ((epoch->members != members) || (epoch->steps != gf_steps(gf)))
             soak_step_fail(gf, gf_steps(gf),
                            "epoch %u is of ranks 0x%x here, of 0x%x behind step %llu elsewhere",
-                           gf->generation, members, epoch->members, (unsigned long long)epoch->steps);
+                           gf->generation, members, epoch->members,
+                           (unsigned long long)epoch->steps);
     }
     if (model->beside) {
         soak_model_keep(model, gf);

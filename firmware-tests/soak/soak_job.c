@@ -300,9 +300,8 @@ static uint64_t bound_of(const struct soak_plan *plan)
     for (uint32_t i = 0; i < plan->setup.sim.fault_count; i++)
         bound += plan->setup.sim.faults[i].delay_ns;
     if (faults == 0) return bound;
-    return bound + (1 + faults) * config->exchange.timeout_ns +
-           SOAK_SILENCE_NS + DRAIN_NS + plan->setup.sim.detect_ns +
-           config->rendezvous.join_timeout_ns;
+    return bound + (1 + faults) * config->exchange.timeout_ns + SOAK_SILENCE_NS + DRAIN_NS +
+           plan->setup.sim.detect_ns + config->rendezvous.join_timeout_ns;
 }
 
 void soak_run(struct soak_job *job, uint64_t seed)

@@ -235,8 +235,8 @@ static void draw_one(struct soak_plan *plan, struct dice *dice)
         plan->culprit = act->rank;
         act->others = ~0u; /* of a cut */
         if ((act->kind != SOAK_ACT_KILL) && percent(dice, 40))
-            act->delay_ns = 10 * plan->setup.config.exchange.timeout_ns +
-                            SOAK_SILENCE_NS; /* and back */
+            act->delay_ns =
+                10 * plan->setup.config.exchange.timeout_ns + SOAK_SILENCE_NS; /* and back */
     } else {
         add_fault(plan, (gf_sim_fault_kind)one->kind, plan->culprit, draw_post(dice), 0);
     }

@@ -118,7 +118,8 @@ static bool somebody_moves(const struct world *w)
     for (uint32_t rank = 0; rank < w->world; rank++) {
         const struct elastic_rank *job = &elastic.ranks[rank];
         moves = moves ||
-                (!is_out(w, rank) && ((job->state == OPENS) || job->wants_to_leave || job->leaves));
+                (!is_out(w, rank) && ((job->state == OPENS) || job->wants_to_leave || job->leaves ||
+                                      (elastic.hooks.awaits && (job->state == CHANGES))));
     }
     return moves;
 }

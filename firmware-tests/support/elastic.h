@@ -53,6 +53,7 @@ struct elastic_hooks {
     gf_status (*apply)(struct world *w, uint32_t rank);
     void (*applied)(struct world *w, uint32_t rank); /* a step */
     uint64_t work_ns;                                /* that each rank computes in each step */
+    bool awaits;                                     /* steps go on while somebody regroups */
     bool blind;                                      /* nobody regroups because somebody waits */
 };
 

@@ -86,7 +86,8 @@ static bool begin_note(struct generation_log *log, uint32_t id, const struct gen
         if (begun->seen.members == seen->members)
             first = false;
         else if (runs(log, begun))
-            return broken(log, "generation %u is of %#llx at process %u, of %#llx at %u, which runs",
+            return broken(log,
+                          "generation %u is of %#llx at process %u, of %#llx at %u, which runs",
                           seen->number, (unsigned long long)seen->members, id,
                           (unsigned long long)begun->seen.members, begun->id);
     }
@@ -104,7 +105,8 @@ bool generation_log_note(struct generation_log *log, uint32_t id,
     const struct generation_seen last = log->last[id];
     bool fine = true;
     if (seen->number == 0)
-        return (last.number == 0) || broken(log, "process %u has lost generation %u", id, last.number);
+        return (last.number == 0) ||
+               broken(log, "process %u has lost generation %u", id, last.number);
     if (seen->number != last.number)
         fine = begin_note(log, id, seen);
     else if (seen->members != last.members)

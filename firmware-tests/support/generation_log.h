@@ -31,7 +31,7 @@ struct generation_log {
     } all[GENERATION_LOG_MAX];
     uint32_t life[GENERATION_LOG_IDS];
     struct generation_seen last[GENERATION_LOG_IDS]; /* of the process that has the id now */
-    uint64_t dead; /* processes that have ended and were not started again, a bit each */
+    uint64_t dead;   /* processes that have ended and were not started again, a bit each */
     char error[200]; /* the first rule that was broken */
 };
 

@@ -16,7 +16,7 @@
 
 extern char key_folder[];         /* of this run, mode 0700 */
 extern char key_a[64], key_b[64]; /* two keys of one size */
-int keys_setup(void **state); /* of a group of tests */
+int keys_setup(void **state);     /* of a group of tests */
 int keys_teardown(void **state);
 /* A file of `bytes` bytes `fill`; the path is valid until the next call. */
 const char *file_make(const char *name, char fill, size_t bytes, mode_t mode);

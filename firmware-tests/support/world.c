@@ -320,7 +320,11 @@ static void rank_progress(struct world *w, uint32_t rank, world_progress turn, v
     self->backoff_ns = (naps_end(self, now_ns) && (w->real_ns == 0)) ? 2 * self->backoff_ns : 0;
     if (self->backoff_ns < BACKOFF_MIN_NS) self->backoff_ns = BACKOFF_MIN_NS;
     if (self->backoff_ns > BACKOFF_MAX_NS) self->backoff_ns = BACKOFF_MAX_NS;
-    self->status = turn(w, rank, arg);
+    self->status = self->tells ? gf_step_poll(self->gf) : turn(w, rank, arg);
+    /* the coordinator of all others lives in it, and has still to tell them */
+    self->tells = (self->status < 0) && (self->gf != NULL) &&
+                  (self->gf->phase == GF_PHASE_FAILING) && gf_control_hosts(self->gf->control);
+    if (self->tells) self->status = GF_AGAIN;
     if (self->status != GF_AGAIN) return;
     nap(w, rank, now_ns + self->backoff_ns);
 }

@@ -65,6 +65,7 @@ struct world_rank {
     uint32_t nap_count;
     char log[WORLD_LOG_BYTES]; /* errors and warnings, a line each; once full it begins anew */
     size_t log_bytes;
+    bool tells; /* it has failed, and is polled until it answers that */
 };
 
 /* A coordinator that is a process of its own: gf_sim_coordinator() is its number. */

@@ -24,8 +24,9 @@ static inline struct world_setup mixed_setup(uint32_t world)
 
 #define TIMEOUT_NS UINT64_C(200000000)
 #define DETECT_NS UINT64_C(50000000)
-#define ANSWER_NS UINT64_C(1000000000) /* an inquiry ends within this, */
-#define DRAIN_NS UINT64_C(200000000)   /* and what is under way within that */
+#define ANSWER_NS UINT64_C(1000000000)  /* an inquiry ends within this, */
+#define SILENCE_NS UINT64_C(4000000000) /* who waits for the coordinator gives it up */
+#define DRAIN_NS UINT64_C(200000000)    /* and what is under way within that */
 
 static const struct gf_tensor brief[] = {{.name = "a", .elem_count = 3000},
                                          {.name = "b", .elem_count = 10},

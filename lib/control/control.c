@@ -47,6 +47,7 @@ static struct gf_channel_setup taker_setup(const struct gf_control_setup *setup)
     struct gf_channel_setup taker = setup->channel;
     taker.listens = true;
     taker.connections_max = GF_COORDINATOR_CONNECTIONS(setup->id_count);
+    taker.connections_expected = setup->world;
     return taker;
 }
 
@@ -323,6 +324,11 @@ bool gf_control_is_found(const struct gf_control *control)
 const struct gf_error *gf_control_error(const struct gf_control *control)
 {
     return gf_member_error(control->member);
+}
+
+bool gf_control_is_lost(const struct gf_control *control)
+{
+    return gf_member_is_lost(control->member);
 }
 
 bool gf_control_is_final(const struct gf_control *control)

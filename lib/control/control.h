@@ -119,6 +119,7 @@ void gf_control_fault(struct gf_control *control, const struct gf_error *seen, u
 /* The coordinator has said whose fault it is, or this process has ended: gf_control_error(). */
 bool gf_control_is_found(const struct gf_control *control);
 const struct gf_error *gf_control_error(const struct gf_control *control);
+bool gf_control_is_lost(const struct gf_control *control); /* .. as the coordinator is lost */
 bool gf_control_is_final(const struct gf_control *control); /* .. and there is no generation more */
 /* Its operations have ended: FAILED and found, or WORKS where `planned`. */
 void gf_control_ready(struct gf_control *control, const struct gf_members_progress *own,

@@ -380,9 +380,47 @@ static uint32_t missing_text(const struct gf_coordinator *c, char *text_out, siz
     return lowest;
 }
 
+static bool stands_here(const struct gf_coordinator *c, uint32_t generation, uint32_t rank)
+{
+    for (uint32_t id = 0; id < c->setup.id_count; id++) {
+        const struct control_standing *its = &c->rows[id].offer.standing;
+        if (c->rows[id].waits && (its->generation == generation) && (its->rank == rank))
+            return true;
+    }
+    return false;
+}
+
+/* One that was begun anew can't know who has ended meanwhile: it takes a generation over from all of
+ * its processes, or ends the job. */
+static bool takeover_is_late(struct gf_coordinator *c)
+{
+    char text[240];
+    uint32_t missing = 0;
+    uint32_t lowest = GF_RANK_NONE;
+    struct control_standing of = {0};
+    for (uint32_t id = 0; id < c->setup.id_count; id++)
+        if (c->rows[id].waits && (c->rows[id].offer.standing.generation > of.generation))
+            of = c->rows[id].offer.standing;
+    if (of.generation == 0) return false;
+    for (uint32_t rank = of.world; rank-- > 0;) {
+        if (stands_here(c, of.generation, rank)) continue;
+        lowest = rank;
+        missing++;
+    }
+    (void)snprintf(
+        text, sizeof text,
+        "the coordinator was begun anew and cannot know who has ended: %u of the %u "
+        "ranks of generation %u, rank %d first, did not dial it within %.1f s. Begin the "
+        "job anew from its checkpoint",
+        missing, of.world, of.generation, (int)lowest, (double)c->terms.join_timeout_ns / 1e9);
+    end(c, GF_ERR_PEER, lowest, text);
+    return true;
+}
+
 static void first_is_late(struct gf_coordinator *c)
 {
     char text[240];
+    if (takeover_is_late(c)) return;
     char missing[100];
     char how[120] = "";
     uint32_t named = missing_text(c, missing, sizeof missing);
@@ -392,9 +430,7 @@ static void first_is_late(struct gf_coordinator *c)
         (void)snprintf(how, sizeof how, ": rank %u ended while ranks were joining (%.55s)", named,
                        row->how);
     if (row == NULL)
-        (void)snprintf(
-            text, sizeof text,
-            "the generation under way can't be taken over: not all of its ranks are here");
+        (void)snprintf(text, sizeof text, "nobody is missing, and there is no first generation");
     else
         (void)snprintf(text, sizeof text, "rank %s of %u did not join within %.1f s%s%.60s%s",
                        missing, c->setup.world, (double)c->terms.join_timeout_ns / 1e9,
@@ -515,9 +551,32 @@ static bool deaths_look(struct gf_coordinator *c)
     return true;
 }
 
+/* Where all others have closed, who says nothing is not waited for: it is stopped, or computes for
+ * longer than an exchange may take and needs nobody. */
+static void silent_leave(struct gf_coordinator *c)
+{
+    uint64_t most_ns = c->terms.exchange_timeout_ns;
+    if (most_ns < CONTROL_SILENCE_NS) most_ns = CONTROL_SILENCE_NS;
+    if (c->closed.rank == GF_RANK_NONE) return;
+    for (uint32_t cuts = 0; cuts < 2; cuts++) /* first: is it so of all of them? */
+        for (uint32_t rank = 0; rank < c->world; rank++) {
+            struct control_row *row = &c->rows[c->rank_ids[rank]];
+            if (!control_is_asked(row) || row->cut) continue;
+            bool silent = (c->now_ns - row->heard_ns >= most_ns) && (c->now_ns >= row->patience_ns);
+            if (!silent) return;
+            if (cuts == 0) continue;
+            row->cut = true;
+            gf_log_line(&c->setup.log, GF_LOG_WARN,
+                        "rank %u has not closed and says nothing, for %.1f s: all others have "
+                        "closed, and do not wait for it",
+                        rank, (double)(c->now_ns - row->heard_ns) / 1e9);
+        }
+}
+
 static void run_poll(struct gf_coordinator *c)
 {
     bool planned = false;
+    silent_leave(c);
     if (all_gone_look(c) || deaths_look(c)) return;
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         struct control_row *row = &c->rows[id];

@@ -11,8 +11,9 @@
 #define CONTROL_ALIVE_NS \
     UINT64_C(1000000000) /* a waiting member hears of its coordinator so often */
 #define CONTROL_BROKEN_NS UINT64_C(2000000000)
-#define CONTROL_NAP_NS UINT64_C(250000000) /* of a gap between two polls at most this counts */
-#define CONTROL_EVENTS_MAX 1024u           /* taken in one poll */
+#define CONTROL_SILENCE_NS UINT64_C(4000000000) /* exchange.timeout, but not less */
+#define CONTROL_NAP_NS UINT64_C(250000000)      /* of a gap between two polls at most this counts */
+#define CONTROL_EVENTS_MAX 1024u                /* taken in one poll */
 
 /* The first word on a request with this number. */
 struct control_seen_call {
@@ -68,7 +69,9 @@ struct control_row {
     uint64_t calls_same;  /* its requests up to this one are known to be those of the others */
     uint64_t back_ns;     /* its last offer */
     uint64_t patience_ns; /* it has asked to be awaited until then */
-    uint32_t answered;    /* the last inquiry that it has answered */
+    uint32_t answered;    /* the last question that it has answered */
+    bool replied;         /* .. since the last look of an inquiry, */
+    uint32_t late;        /* and so many looks did not find one */
     struct control_report report;
     uint32_t edges; /* broken ones, while they are counted */
 };
@@ -92,7 +95,10 @@ struct gf_coordinator {
     uint32_t used;                /* the highest number given, by whatever coordinator */
     struct control_go go;         /* of the generation under way */
     uint32_t waiting;             /* as it was told last */
-    uint32_t inquiry;             /* number of the last one */
+    uint32_t inquiry;             /* number of the last question; */
+    uint32_t inquiry_first;       /* .. of the first one of the last inquiry */
+    uint32_t looks;               /* gf_control_inquiry_poll() */
+    uint64_t look_ns;             /* the last of them */
     uint64_t inquiry_ns;          /* when it began */
     struct gf_error seen;         /* what its first asker saw, */
     uint32_t seen_by;             /* a rank */
@@ -195,6 +201,13 @@ void gf_control_fate_tell(const struct gf_coordinator *c, const struct control_r
 bool gf_control_lack_find(struct gf_coordinator *c, struct gf_error *error_out, bool *is_final_out);
 bool gf_control_edges_find(struct gf_coordinator *c, struct gf_error *error_out,
                            bool *is_final_out);
+
+/* ---- looks.c ---- */
+void gf_control_looks_begin(struct gf_coordinator *c); /* with the first question of an inquiry */
+/* Nobody has been found. False: everything is known that will be. */
+bool gf_control_looks_on(struct gf_coordinator *c);
+/* Who replied late in nearly all looks; NULL: nobody did, or so many that it is the network. */
+struct control_row *gf_control_late(struct gf_coordinator *c);
 
 /* ---- inquiry.c ---- */
 /* A member that can be waited for. */

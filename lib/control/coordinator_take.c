@@ -174,7 +174,9 @@ static bool is_complete(struct gf_coordinator *c, const struct control_standing 
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         const struct control_row *row = &c->rows[id];
         const struct control_standing *standing = &row->offer.standing;
-        if ((row->connection == CONTROL_NONE) || (standing->generation != of->generation)) continue;
+        /* Who has said so to this coordinator and then ended has begun no later generation. */
+        bool is_known = (row->connection != CONTROL_NONE) || row->ended;
+        if (!is_known || (standing->generation != of->generation)) continue;
         if ((standing->list != of->list) || (standing->rank != here)) continue;
         c->rank_ids[here++] = id;
         list = gf_control_list_hash(list, id, row->process);
@@ -304,9 +306,12 @@ static bool report_take(struct gf_coordinator *c, struct control_row *row, struc
     if (get->bad) return false;
     /* Its answer is of one moment, and STATUS has no edges. */
     bool keeps = (report.inquiry == 0) && (c->state == GF_COORDINATOR_INQUIRE) &&
-                 (row->answered == c->inquiry);
+                 (row->answered >= c->inquiry_first);
     if (!keeps) row->report = report;
-    if (report.inquiry != 0) row->answered = report.inquiry;
+    if (report.inquiry != 0) {
+        row->answered = report.inquiry;
+        row->replied = true;
+    }
     if (c->number == 0) return true;
     row->told_ns = (c->now_ns > 0) ? c->now_ns : 1;
     /* Nobody is awaited for longer than one that says nothing. */

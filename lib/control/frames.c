@@ -139,13 +139,13 @@ static void calls_walk(struct gf_walk *walk, struct control_calls *calls)
 void gf_control_report_walk(struct gf_walk *walk, struct control_report *report)
 {
     static const struct gf_field fields[] = {
-        GF_FIELD(control_report, inquiry),       GF_FIELD(control_report, step),
-        GF_FIELD(control_report, sequence),      GF_FIELD(control_report, operation),
-        GF_FIELD(control_report, tensor),        GF_FIELD(control_report, buffer),
-        GF_FIELD(control_report, waits_for),     GF_FIELD(control_report, unpolled_ns),
-        GF_FIELD(control_report, free_ns),
-        GF_FIELD(control_report, unmoved_ns),    GF_FIELD(control_report, patience_ns),
-        GF_FIELD(control_report, patience_from), GF_FIELD(control_report, tensor_name)};
+        GF_FIELD(control_report, inquiry),     GF_FIELD(control_report, step),
+        GF_FIELD(control_report, sequence),    GF_FIELD(control_report, operation),
+        GF_FIELD(control_report, tensor),      GF_FIELD(control_report, buffer),
+        GF_FIELD(control_report, waits_for),   GF_FIELD(control_report, unpolled_ns),
+        GF_FIELD(control_report, free_ns),     GF_FIELD(control_report, unmoved_ns),
+        GF_FIELD(control_report, patience_ns), GF_FIELD(control_report, patience_from),
+        GF_FIELD(control_report, tensor_name)};
     gf_walk_fields(walk, report, fields, COUNT(fields));
     calls_walk(walk, &report->calls);
     edges_walk(walk, &report->edges);

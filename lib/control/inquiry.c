@@ -13,13 +13,14 @@ void gf_control_inquire(struct gf_coordinator *c, uint32_t by, const struct gf_e
     c->seen = *seen;
     c->seen_by = by;
     c->inquiry_ns = c->now_ns;
+    gf_control_looks_begin(c);
     gf_control_owe_members(c, CONTROL_ASK);
     gf_control_enter(c, GF_COORDINATOR_INQUIRE);
 }
 
 static bool has_answered(const struct gf_coordinator *c, const struct control_row *row)
 {
-    return row->answered == c->inquiry;
+    return row->answered >= c->inquiry_first;
 }
 
 /* It does not answer, and nothing was heard of it for as long as an exchange may take, nor does its
@@ -114,6 +115,14 @@ static void lag_text(const struct gf_coordinator *c, const struct control_row *r
                    row->rank, place, waits, (double)row->report.unmoved_ns / 1e9, gap, c->seen_by);
 }
 
+/* Nobody was cut in this step before, either. */
+static bool is_again(struct gf_coordinator *c)
+{
+    bool again = (c->nobody_step == c->seen.step + 1);
+    c->nobody_step = c->seen.step + 1;
+    return again;
+}
+
 /* It has waited for nobody while the others waited; who was let go on a moment ago has not. Or it was
  * away all that time, by its own clock. */
 static bool has_computed(const struct gf_coordinator *c, const struct control_row *row)
@@ -124,7 +133,7 @@ static bool has_computed(const struct gf_coordinator *c, const struct control_ro
 
 /* Of those that computed the one that is furthest behind, if another is further or it was away; or
  * who does not answer although it was heard of. */
-static bool lag_find(struct gf_coordinator *c, struct gf_error *error_out)
+static bool lag_find(struct gf_coordinator *c, struct gf_error *error_out, bool *is_final_out)
 {
     struct control_row *behind = NULL;
     uint64_t furthest = 0;
@@ -135,14 +144,27 @@ static bool lag_find(struct gf_coordinator *c, struct gf_error *error_out)
             furthest = row->report.sequence;
         bool computes = !has_answered(c, row) || has_computed(c, row);
         if (!computes || (c->now_ns < row->patience_ns)) continue;
-        if (!control_may_be_cut(c, c->rank_ids[rank])) continue;
         if ((behind == NULL) || (row->report.sequence < behind->report.sequence)) behind = row;
     }
     if (behind == NULL) return false;
     bool was_here = has_answered(c, behind) && (behind->report.unpolled_ns == 0);
     if (was_here && (behind->report.sequence >= furthest)) return false;
-    control_cut(behind);
+    /* where the coordinator runs all go on with it once, as if nobody were at fault */
+    if (control_may_be_cut(c, (uint32_t)(behind - c->rows)))
+        control_cut(behind);
+    else
+        *is_final_out = is_again(c);
     lag_text(c, behind, error_out);
+    return true;
+}
+
+/* It did not poll in nearly all of the time in which it was asked again and again. */
+static bool late_find(struct gf_coordinator *c, struct gf_error *error_out)
+{
+    struct control_row *late = gf_control_late(c);
+    if (late == NULL) return false;
+    control_cut(late);
+    lag_text(c, late, error_out);
     return true;
 }
 
@@ -166,8 +188,7 @@ static void waits_text(const struct gf_coordinator *c, char *text_out, size_t by
 static bool nobody_find(struct gf_coordinator *c, struct gf_error *error_out)
 {
     char waits[120];
-    bool again = (c->nobody_step == c->seen.step + 1);
-    c->nobody_step = c->seen.step + 1;
+    bool again = is_again(c);
     error_out->code = (c->seen.code < 0) ? c->seen.code : GF_ERR_TIMEOUT;
     waits_text(c, waits, sizeof waits);
     if (error_out->code != GF_ERR_TIMEOUT)
@@ -193,8 +214,10 @@ static void decide(struct gf_coordinator *c)
     /* Calls that differ were found as they were told. */
     if (!closed_find(c, &error) && !gf_control_lack_find(c, &error, &is_final) &&
         !gf_control_edges_find(c, &error, &is_final) && !silent_find(c, &error) &&
-        !lag_find(c, &error))
-        is_final = nobody_find(c, &error);
+        !lag_find(c, &error, &is_final)) {
+        if ((c->looks == 0) && gf_control_looks_on(c)) return;
+        if (!late_find(c, &error)) is_final = nobody_find(c, &error);
+    }
     gf_control_decide(c, &error, is_final);
 }
 
@@ -217,5 +240,6 @@ void gf_control_inquiry_poll(struct gf_coordinator *c)
                        (c->now_ns - row->back_ns < answer_ns);
         if (is_away || is_back) return;
     }
-    if (all || (age_ns >= answer_ns + answer_ns / 2)) decide(c);
+    if ((c->looks > 0) && gf_control_looks_on(c)) return;
+    if (all || (c->looks > 0) || (age_ns >= answer_ns + answer_ns / 2)) decide(c);
 }

@@ -28,7 +28,7 @@ struct gf_member {
     uint64_t since_ns; /* of the state */
 
     bool connected;
-    bool unsent;      /* it takes nothing any more: its end is to be told */
+    bool unsent;     /* it takes nothing any more: its end is to be told */
     bool taken;      /* a coordinator has spoken to it, */
     bool taken_here; /* on this connection */
     bool dials;
@@ -56,6 +56,7 @@ struct gf_member {
     struct control_report report;
     struct control_fault fault;
     bool found;
+    bool lost; /* by this member itself */
     struct gf_error error;
     struct control_ready ready;
     struct control_refusal refusal; /* the last one that may be tried again */
@@ -100,7 +101,7 @@ __attribute__((format(printf, 4, 5))) static void end(struct gf_member *member, 
     va_start(arguments, format);
     (void)vsnprintf(member->error.text, sizeof member->error.text, format, arguments);
     va_end(arguments);
-    member->found = true;
+    member->found = member->lost = true;
     enter(member, GF_MEMBER_ENDED);
 }
 
@@ -553,8 +554,8 @@ static bool word_send(struct gf_member *member, control_frame frame)
         size_t head = CONTROL_PIECE_BYTES + sizeof(uint32_t);
         member->endpoint_sent += sizeof member->scratch - put.left - head;
     }
-    gf_status status = member->channel->driver->send(
-        member->channel, 0, frame, member->scratch, (uint32_t)(sizeof member->scratch - put.left));
+    gf_status status = member->channel->driver->send(member->channel, 0, frame, member->scratch,
+                                                     (uint32_t)(sizeof member->scratch - put.left));
     if (status != GF_OK) {
         member->unsent = (status < 0);
         member->endpoint_sent = before;
@@ -684,6 +685,11 @@ bool gf_member_is_found(const struct gf_member *member)
 const struct gf_error *gf_member_error(const struct gf_member *member)
 {
     return &member->error;
+}
+
+bool gf_member_is_lost(const struct gf_member *member)
+{
+    return member->lost;
 }
 
 bool gf_member_has_ended(const struct gf_member *member)

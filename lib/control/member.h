@@ -70,6 +70,8 @@ void gf_member_fault(struct gf_member *member, const struct gf_error *seen, bool
 /* FAILED: the coordinator has said whose fault it is, and gf_member_error() is that. */
 bool gf_member_is_found(const struct gf_member *member);
 const struct gf_error *gf_member_error(const struct gf_member *member);
+/* It has found that itself, as it has lost the coordinator. */
+bool gf_member_is_lost(const struct gf_member *member);
 /* GONE or ENDED, or it has said that it ends. */
 bool gf_member_has_ended(const struct gf_member *member);
 /* FAILED and found, or WORKS where `planned`: its operations have ended. */

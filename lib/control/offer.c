@@ -43,10 +43,10 @@ static bool summary_differences(const struct two *two, const char *summary, bool
         bool named = summary_value(two->ours, at, key_bytes, our_value);
         (void)summary_value(two->theirs, at, key_bytes, their_value);
         if ((strcmp(our_value, their_value) != 0) && !(unnamed && named)) {
-            int wrote =
-                snprintf(text_out + *used, bytes - *used,
-                         "%s%.*s is %.40s at rank %u, %.40s at rank %u", (*used > 0) ? "; " : "",
-                         (int)key_bytes, at, our_value, two->our_rank, their_value, two->their_rank);
+            int wrote = snprintf(text_out + *used, bytes - *used,
+                                 "%s%.*s is %.40s at rank %u, %.40s at rank %u",
+                                 (*used > 0) ? "; " : "", (int)key_bytes, at, our_value,
+                                 two->our_rank, their_value, two->their_rank);
             if ((wrote < 0) || ((size_t)wrote >= bytes - *used)) {
                 if (*used > 0) text_out[*used] = '\0'; /* what does not fit whole is left out */
                 return false;
@@ -112,10 +112,9 @@ static bool config_difference(const struct control_offer *first, const struct co
     if (!is_hash && !terms_difference(first, second, words, sizeof words)) return false;
     if (is_hash && !summary_difference(&two, words, sizeof words) &&
         !terms_difference(first, second, words, sizeof words))
-        (void)snprintf(words, sizeof words, "hash %016" PRIx64 " at rank %u, %016" PRIx64
-                       " at rank %u",
-                       first->values.config_hash, first->id, second->values.config_hash,
-                       second->id);
+        (void)snprintf(
+            words, sizeof words, "hash %016" PRIx64 " at rank %u, %016" PRIx64 " at rank %u",
+            first->values.config_hash, first->id, second->values.config_hash, second->id);
     (void)snprintf(text_out, bytes, "configurations differ: %s", words);
     return true;
 }

@@ -40,9 +40,18 @@ static gf_status leave_progress(gf_context *gf, void *arg)
     case GF_CONTROL_ENDED: return gf_fail_from(gf, gf_control_error(gf->control));
     default: break;
     }
-    if (gf_control_hosts(gf->control) || (gf_awake(gf) <= gf->opening.leave_ns) ||
+    if ((gf_awake(gf) <= gf->opening.leave_ns) ||
         (gf_control_patience(gf->control, gf_awake(gf), &from) > 0))
         return GF_AGAIN;
+    if (gf_control_hosts(gf->control)) {
+        if (!gf->opening.leave_said)
+            gf_log_line(&gf->log, GF_LOG_WARN,
+                        "gf_close: not all ranks have finished within exchange.timeout (%.1f s): "
+                        "rank %u, in whose process the coordinator runs, waits for them",
+                        (double)gf->config.exchange.timeout_ns * 1e-9, gf->rank);
+        gf->opening.leave_said = true;
+        return GF_AGAIN;
+    }
     gf_log_line(
         &gf->log, GF_LOG_WARN,
         "gf_close: not all ranks have finished within exchange.timeout (%.1f s): rank %u ends "
@@ -162,8 +171,7 @@ static uint64_t patience_ns(gf_context *gf)
         polled->place_spent = true;
         return 0;
     }
-    const uint64_t left_ns = most_ns - here_ns;
-    return (left_ns < gf->config.exchange.timeout_ns) ? left_ns : gf->config.exchange.timeout_ns;
+    return gf->config.exchange.timeout_ns; /* from this call on */
 }
 
 gf_status gf_heartbeat(gf_context *gf)

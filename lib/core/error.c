@@ -65,6 +65,7 @@ static void failing_begin(gf_context *gf, bool is_found)
     gf->failing.linked = !gf_joins(gf);
     gf->failing.writes = gf_step_is_cut(gf);
     gf->failing.asks = !is_found && !ends;
+    gf->failing.ends = ends;
     gf->failing.begin_ns = gf_awake(gf);
     /* with what the link shows now: what follows ends connections */
     if (!is_found && (gf->control != NULL))
@@ -99,8 +100,8 @@ gf_status gf_fail_fault(gf_context *gf, const struct gf_fault *fault, gf_operati
     return gf->error.code;
 }
 
-/* "; rank 1 was in step 7, operation step, tensor 12 \"conv1.weight\"": what this rank was at, where
- * the finding says of nobody where it was. */
+/* "; rank 1 was in step 7, operation step, tensor 12 \"conv1.weight\"": what this rank was at. A
+ * finding is the same text on all ranks, and says where somebody was. */
 static void place_tell(gf_context *gf)
 {
     char tensor[64] = "";
@@ -109,7 +110,7 @@ static void place_tell(gf_context *gf)
     if (gf->error.tensor < gf->tensor_count)
         (void)snprintf(tensor, sizeof tensor, ", tensor %u \"%.32s\"", gf->error.tensor,
                        gf->tensors[gf->error.tensor].name);
-    if ((doing == GF_OPERATION_NONE) || (strstr(gf->error.text, "in step ") != NULL)) return;
+    if ((doing == GF_OPERATION_NONE) || !gf_control_is_lost(gf->control)) return;
     (void)snprintf(gf->error.text + used, sizeof gf->error.text - used,
                    "; rank %u was in step %llu, operation %s%s", gf->rank,
                    (unsigned long long)gf->step.number, gf_operation_name(doing), tensor);
@@ -225,8 +226,8 @@ static bool writes(gf_context *gf, uint64_t now_ns)
 static bool tells_on(const gf_context *gf)
 {
     return (gf->control != NULL) && gf_control_hosts(gf->control) &&
-           gf_control_is_final(gf->control) && !gf_control_flushed(gf->control) &&
-           (gf_awake(gf) - gf->failing.begin_ns < DRAIN_NS);
+           (gf->failing.ends || gf_control_is_final(gf->control)) &&
+           !gf_control_flushed(gf->control) && (gf_awake(gf) - gf->failing.begin_ns < DRAIN_NS);
 }
 
 gf_status gf_failing_poll(gf_context *gf, uint64_t now_ns)

@@ -8,6 +8,7 @@
 struct gf_failing {
     bool linked;        /* it failed after the warm-up: all connections are made */
     bool asks;          /* the coordinator's finding is awaited */
+    bool ends;          /* this rank cannot go on, whatever that is */
     bool writes;        /* a step is still being written (gf_step_write()) */
     uint64_t begin_ns;  /* of the draining */
     uint32_t link_peer; /* a link's fault named it: that edge is broken; GF_RANK_NONE */

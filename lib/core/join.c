@@ -13,16 +13,20 @@
 #define CONNECTS_A_POLL 32u
 #define LONG_NS UINT64_C(1000000000)
 
-static bool is_awaited(const gf_context *gf, uint32_t rank)
+static bool bit_is(const unsigned char *bits, uint32_t rank)
 {
-    return ((uint32_t)gf->warm.awaited[rank / 8] >> (rank % 8) & 1u) != 0;
+    return ((uint32_t)bits[rank / 8] >> (rank % 8) & 1u) != 0;
 }
 
-static void awaited_set(gf_context *gf, uint32_t rank, bool is_awaited)
+static bool is_awaited(const gf_context *gf, uint32_t rank)
+{
+    return bit_is(gf->warm.awaited, rank);
+}
+
+static void bit_set(unsigned char *bits, uint32_t rank, bool is)
 {
     const unsigned char bit = (unsigned char)(1u << (rank % 8));
-    unsigned char *bits = &gf->warm.awaited[rank / 8];
-    *bits = (unsigned char)(is_awaited ? *bits | bit : *bits & ~bit);
+    bits[rank / 8] = (unsigned char)(is ? bits[rank / 8] | bit : bits[rank / 8] & ~bit);
 }
 
 /* Why ranks are not reached: what is known best. */
@@ -61,6 +65,7 @@ static void unreached_seek(gf_context *gf, struct unreached *unreached_out)
 
 bool gf_join_lacks(const gf_context *gf, uint32_t rank)
 {
+    if ((gf->warm.unreached > 0) && bit_is(gf->warm.refused, rank)) return true;
     return (gf->phase == GF_PHASE_JOIN) && (gf->warm.connect_ns != 0) &&
            (gf_awake(gf) - gf->warm.connect_ns >= gf_grace_ns(gf->config.exchange.timeout_ns)) &&
            is_awaited(gf, rank);
@@ -96,8 +101,7 @@ static gf_status connecting(gf_context *gf)
     return GF_AGAIN;
 }
 
-/* Some peers a poll, all of them in turn until none is under way; GF_OK once all are connected. A
- * rank that reaches nobody is the culprit itself; of two, the one that does not coordinate. */
+/* Some peers a poll, all of them in turn until none is under way; GF_OK once all are connected. */
 static gf_status peers_connect(gf_context *gf)
 {
     for (uint32_t i = 0; (i < CONNECTS_A_POLL) && (gf->warm.asked < gf->world); i++) {
@@ -106,7 +110,8 @@ static gf_status peers_connect(gf_context *gf)
         const void *endpoint = gf_control_endpoint(gf->control, rank, &endpoint_bytes);
         gf_status status = gf->link->driver->connect(gf->link, rank, endpoint, endpoint_bytes);
         /* each by itself: an inquiry in the middle of a turn wants those of the turn before, too */
-        awaited_set(gf, rank, status == GF_AGAIN);
+        bit_set(gf->warm.awaited, rank, status == GF_AGAIN);
+        bit_set(gf->warm.refused, rank, status < 0);
         if (status == GF_AGAIN) gf->warm.connecting++;
         if (status < 0) gf->warm.unreached++;
     }
@@ -117,9 +122,6 @@ static gf_status peers_connect(gf_context *gf)
         gf->warm.asked = gf->warm.connecting = 0;
         return status;
     }
-    if ((gf->link->fault.code != GF_ERR_SYSTEM) && (gf->warm.unreached == gf->world - 1) &&
-        ((gf->world > 2) || (gf->rank == 1)))
-        gf->link->fault.peer = gf->rank;
     return gf_fail_fault(gf, &gf->link->fault, GF_OPERATION_JOIN);
 }
 
@@ -219,8 +221,12 @@ static gf_status list_take(gf_context *gf)
     if (!gf_control_list_due(gf->control, &to)) {
         if (gf_awake(gf) < gf->opening.join_ns) return GF_AGAIN;
         return gf_fail(gf, GF_ERR_TIMEOUT, GF_OPERATION_JOIN, GF_RANK_NONE, GF_TENSOR_NONE,
-                       "no list of the ranks came within %.1f s after the deadline of the join",
-                       (double)gf->config.rendezvous.join_timeout_ns * 1e-9);
+                       "the coordinator at %s answers, and has put this rank on no list within "
+                       "twice the deadline of the join (%.1f s): %s",
+                       gf->config.rendezvous.address,
+                       (double)gf->config.rendezvous.join_timeout_ns * 1e-9,
+                       gf_is_elastic(gf) ? "the ranks of the job under way let nobody in"
+                                         : "others are awaited");
     }
     if (to.comes_in) {
         gf_come_in_begin(gf);

@@ -52,6 +52,12 @@ uint64_t gf_layout_staging_bytes(const struct gf_layout *layout)
     return (uint64_t)layout->op_need.staging_bytes * layout->config.exchange.buffers_active;
 }
 
+static bool hosts_coordinator(const struct gf_config *config)
+{
+    return (config->rendezvous.coordinator == GF_COORDINATOR_AT_RANK0) && (config->job.rank == 0) &&
+           !config->rendezvous.rejoin;
+}
+
 struct gf_link_setup gf_layout_link(const struct gf_layout *layout, const struct gf_config *config)
 {
     uint32_t devices = gf_devices_most(config->link.devices); /* each carries a stream */
@@ -79,6 +85,7 @@ struct gf_link_setup gf_layout_link(const struct gf_layout *layout, const struct
         .bind = config->rendezvous.bind,
         .ports = config->rendezvous.ports,
         .keepalive_ns = config->rendezvous.keepalive_ns,
+        .files_beside = hosts_coordinator(config) ? config->job.world : 0,
         .log = {config->log, config->log_user},
         .arg = layout->drivers.link_arg};
 }
@@ -105,10 +112,10 @@ static void link_measure(struct gf_layout *layout)
     }
 }
 
-/* But for the offer, and what is this process's alone. */
-struct gf_control_setup gf_layout_control_setup(const struct gf_layout *layout)
+/* But for the offer, and what is this process's alone. Texts are those of config. */
+struct gf_control_setup gf_layout_control_setup(const struct gf_layout *layout,
+                                                const struct gf_config *config)
 {
-    const struct gf_config *config = &layout->config;
     bool at_rank0 = (config->rendezvous.coordinator == GF_COORDINATOR_AT_RANK0);
     return (struct gf_control_setup){
         .id = config->job.rank,
@@ -116,7 +123,7 @@ struct gf_control_setup gf_layout_control_setup(const struct gf_layout *layout)
         .id_count = config->job.world_max,
         .host_id = at_rank0 ? 0 : GF_RANK_NONE,
         /* one that was started again would find its job ended with the process before it */
-        .hosts = at_rank0 && (config->job.rank == 0) && !config->rendezvous.rejoin,
+        .hosts = hosts_coordinator(config),
         .rejoins = config->rendezvous.rejoin && !layout->is_new,
         .elastic = config->job.elastic,
         .join_timeout_ns = config->rendezvous.join_timeout_ns,
@@ -155,7 +162,7 @@ struct gf_gpu_setup gf_layout_gpu(const struct gf_layout *layout)
 struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct gf_arena *control)
 {
     const struct gf_config *config = &layout->config;
-    const struct gf_control_setup setup = gf_layout_control_setup(layout);
+    const struct gf_control_setup setup = gf_layout_control_setup(layout, config);
     const struct gf_gpu_setup gpu = gf_layout_gpu(layout);
     uint64_t msg_count = (uint64_t)layout->op_need.msg_count * config->exchange.buffers_active;
     uint64_t node_words = gf_nodes_wanted(config) ? config->job.world_max : 0;

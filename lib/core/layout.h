@@ -92,7 +92,8 @@ struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout,
                                             struct gf_arena *exchange);
 /* Its texts are those of config, which is layout->config or a copy that stays. */
 struct gf_link_setup gf_layout_link(const struct gf_layout *layout, const struct gf_config *config);
-struct gf_control_setup gf_layout_control_setup(const struct gf_layout *layout);
+struct gf_control_setup gf_layout_control_setup(const struct gf_layout *layout,
+                                                const struct gf_config *config);
 struct gf_gpu_setup gf_layout_gpu(const struct gf_layout *layout);
 
 #endif

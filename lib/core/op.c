@@ -200,6 +200,7 @@ static gf_status op_fail(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     const struct gf_coll *coll = &op->coll;
     uint32_t waits_for = coll->waits_for;
     if (gf->error.code != GF_OK) return gf->error.code;
+    gf->position.waits_for = waits_for; /* whatever another one has said since */
     op_trace(gf, op, coll->error, now_ns);
     if ((coll->error == GF_ERR_DEVICE) && (gf->gpu->fault.code != GF_OK))
         return gf_device_failed(gf, op->operation);
@@ -297,12 +298,27 @@ static gf_status op_progress(gf_context *gf, struct gf_op *op, uint64_t now_ns, 
     return status;
 }
 
+/* An operation that has ended says that this rank computes, and it may be polled behind one that
+ * waits: then that counts. */
+static void waits_settle(gf_context *gf)
+{
+    for (uint32_t left = gf->under_way.busy; left != 0; left &= left - 1) {
+        const struct gf_op *op = &gf->under_way.ops[__builtin_ctz(left)];
+        if ((op->state != GF_OP_RUN) || (op->coll.state != GF_COLL_RUN)) continue;
+        if (op->coll.waits_for == GF_RANK_NONE) continue;
+        gf->position.operation = (uint32_t)op->operation;
+        gf->position.waits_for = op->coll.waits_for;
+        return;
+    }
+}
+
 static inline gf_status ops_turn(gf_context *gf, uint64_t now_ns, gf_turn_clock clock)
 {
     for (uint32_t left = gf->under_way.busy; left != 0; left &= left - 1) {
         gf_status status = op_progress(gf, gf_op_first(&gf->under_way, left), now_ns, clock);
         if (status < 0) return status;
     }
+    if (gf->position.waits_for == GF_RANK_NONE) waits_settle(gf);
     return GF_OK;
 }
 

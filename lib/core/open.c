@@ -226,7 +226,7 @@ static uint64_t begun(void *context)
 static gf_status control_open(const struct gf_layout *layout, void *state, gf_context *gf,
                               struct gf_fault *fault_out)
 {
-    struct gf_control_setup setup = gf_layout_control_setup(layout);
+    struct gf_control_setup setup = gf_layout_control_setup(layout, &gf->config);
     gf->polled.at_ns = gf_now(gf);
     short_timeout_say(gf);
     setup.process = process_draw(gf, gf->polled.at_ns);

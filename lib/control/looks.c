@@ -1,0 +1,66 @@
+/* Before an inquiry finds nobody, the coordinator looks longer. It asks everybody again and again, for
+ * three quarters of exchange.timeout and 1.5 s at least:
+ *
+ *     a link may know by then what it did not yet: TCP retransmits after 0.2, 0.6 and 1.4 s
+ *     who does not poll replies late, each time; who computes now and then does not
+ *
+ * A reply counts whichever of the questions it is to, so that a rank far away is not late. */
+#include "lib/control/coordinator_state.h"
+
+#define LOOKS 24u
+#define LOOKS_LATE 18u /* of them */
+#define LOOKS_LAST 4u  /* once a link knows something: others may, a moment later */
+#define LOOK_MIN_NS UINT64_C(1500000000)
+
+void gf_control_looks_begin(struct gf_coordinator *c)
+{
+    c->looks = 0;
+    c->look_ns = c->now_ns;
+    c->inquiry_first = c->inquiry;
+    for (uint32_t rank = 0; rank < c->world; rank++) {
+        struct control_row *row = &c->rows[c->rank_ids[rank]];
+        row->late = 0;
+        row->replied = true;
+    }
+}
+
+static bool is_looked_at(const struct gf_coordinator *c, const struct control_row *row)
+{
+    return control_is_asked(row) && (row->said != CONTROL_SAID_READY) &&
+           (row->connection != CONTROL_NONE) && (c->now_ns >= row->patience_ns);
+}
+
+bool gf_control_looks_on(struct gf_coordinator *c)
+{
+    uint64_t span_ns = c->terms.exchange_timeout_ns / 4 * 3;
+    bool is_known = false;
+    if (span_ns < LOOK_MIN_NS) span_ns = LOOK_MIN_NS;
+    if ((c->looks > 0) && (c->now_ns - c->look_ns < span_ns / LOOKS)) return true;
+    for (uint32_t rank = 0; rank < c->world; rank++) {
+        struct control_row *row = &c->rows[c->rank_ids[rank]];
+        if (is_looked_at(c, row) && !row->replied) row->late++;
+        row->replied = false;
+        is_known = is_known || (row->report.edges.count > 0);
+    }
+    if (c->looks == LOOKS) return false;
+    c->looks++;
+    if (is_known && (c->looks < LOOKS - LOOKS_LAST)) c->looks = LOOKS - LOOKS_LAST;
+    c->look_ns = c->now_ns;
+    c->inquiry++;
+    gf_control_owe_members(c, CONTROL_ASK);
+    return true;
+}
+
+struct control_row *gf_control_late(struct gf_coordinator *c)
+{
+    struct control_row *latest = NULL;
+    uint32_t count = 0;
+    for (uint32_t rank = 0; rank < c->world; rank++) {
+        struct control_row *row = &c->rows[c->rank_ids[rank]];
+        if (!is_looked_at(c, row) || (row->late < LOOKS_LATE)) continue;
+        count++;
+        if (!control_may_be_cut(c, c->rank_ids[rank])) continue;
+        if ((latest == NULL) || (row->late > latest->late)) latest = row;
+    }
+    return (count <= c->world / 2) ? latest : NULL;
+}
