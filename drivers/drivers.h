@@ -14,10 +14,12 @@ extern "C" {
 #endif
 
 struct gf_drivers {
-    const struct gf_link_driver *link; /* memory of the node, and any network */
+    /* Between nodes: sockets, or a network of the program's own; gf_link_front has the node's memory
+     * before it. A link that maps memory itself (a simulated one) is the whole. */
+    const struct gf_link_driver *link;
     void *link_arg;
-    /* Takes the link's place between nodes where link.driver says so; NULL: none. Of a handed-in
-     * table with a link of its own: its own. */
+    /* Takes its place where link.driver says so; NULL: none. Of a handed-in table with a link of its
+     * own: its own. */
     const struct gf_link_driver *fabric;
     const struct gf_rendezvous_driver *rendezvous;
     void *rendezvous_arg;

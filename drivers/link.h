@@ -1,4 +1,6 @@
-/* A link carries messages between ranks, and lets ranks of one node reach each other's memory.
+/* A link carries messages between ranks, and lets ranks of one node reach each other's memory. That
+ * of a process is one object (gf_link_front, link.c): what goes to a rank of its node goes through
+ * memory, all else by one network driver, where one is open. A simulated link is both by itself.
  * Posting and testing are apart; only close may wait, as it says; open, network and reset take memory.
  * A link's state and its requests are the caller's memory. */
 #ifndef GF_LINK_H
@@ -38,6 +40,12 @@ static inline uint64_t gf_tag_move(uint64_t tag, uint64_t move)
 
 #define GF_DATA_PLACES_MAX 8u
 struct gf_link;
+struct gf_front;
+struct gf_link_driver;
+
+/* What a link has open beside the node's memory. */
+typedef enum gf_network { GF_NETWORK_NONE = 0, GF_NETWORK_LINK, GF_NETWORK_FABRIC } gf_network;
+#define GF_NETWORKS 3u
 
 /* Texts are the caller's for as long as the link is open. */
 struct gf_link_setup {
@@ -53,8 +61,11 @@ struct gf_link_setup {
     uint32_t local;           /* that place; where nobody knows it, the rank */
     bool huge_pages;
     bool private_memory; /* ranks of one node share nothing (drivers/node.h) */
-    /* opens nothing that is for a network, as long as network() does not ask for it */
-    bool one_node;
+    /* gf_link_front: which is open from the beginning, and their drivers; NULL: there is none */
+    gf_network network;
+    const struct gf_link_driver *networks[GF_NETWORKS];
+    struct gf_front *front; /* its own; NULL: a driver is opened alone */
+    bool adopts;            /* tcp: it listens nowhere, connections are adopted (tcp/link_tcp.h) */
     /* of the job, or NULL or empty: who connects over a network proves that it has it */
     const char *key_file;
     uint32_t streams; /* tcp: connections that carry a pair's large messages; 0: one */
@@ -88,11 +99,14 @@ struct gf_link_setup {
 
 struct gf_node;
 
-/* The state of each driver begins with this. */
+/* The state of each driver begins with this. Under gf_link_front it is the same struct for both: the
+ * front has set it, a network driver leaves its fields alone but fault, the counters, wake_fd, device
+ * and reaches_device. */
 struct gf_link {
     const struct gf_link_driver *driver;
-    struct gf_fault fault; /* the first foreign failure; whose the link is says it */
-    uint64_t sent_bytes;   /* payload, added by send_post */
+    struct gf_front *front; /* gf_link_front's; NULL: a driver alone, or a simulated link */
+    struct gf_fault fault;  /* the first foreign failure; whose the link is says it */
+    uint64_t sent_bytes;    /* payload, added by send_post */
     uint64_t sent_messages;
     /* goes up when a receive has ended well, and when bytes come where the driver sees them */
     uint64_t came;
@@ -107,15 +121,26 @@ struct gf_link {
     /* through which it does (drivers/node.h), until close(); NULL: a simulated one's ranks are all of
      * this process */
     struct gf_node *shares;
-    bool network; /* what leaves the node is open */
+    gf_network network; /* what is open beside the node's memory */
     /* ranks of a node with different ones leave it by different devices; 0: not known */
     uint64_t device;
     /* since open, or since network(): messages may lie in setup.device, too */
     bool reaches_device;
 };
 
-/* one message under way: req_size_bytes, 64-byte aligned, contents are the driver's */
+/* One message under way: req_size_bytes, 64-byte aligned. The contents are the driver's, but for the
+ * head, with which those of network drivers begin. */
 struct gf_req;
+struct gf_req_head {
+    gf_status answer; /* GF_AGAIN until it has ended; kept after close() */
+    bool in_node;     /* it is the node's, and all else of it; a driver leaves false there */
+};
+/* A network driver's test(). */
+static inline gf_status gf_req_answer(struct gf_link *link, struct gf_req *req)
+{
+    (void)link;
+    return ((const struct gf_req_head *)(const void *)req)->answer;
+}
 
 /* What a rank finds of a fabric. */
 typedef enum gf_fabric {
@@ -124,31 +149,31 @@ typedef enum gf_fabric {
     GF_FABRIC_UNBUILT /* an adapter is here, and this program has no part for it */
 } gf_fabric;
 
-/* A new call: here, in tcp/link_tcp.c, ucx/link_ucx.c and sim/sim_link.c; where NULL is allowed,
- * this says so. */
+/* A new call: here, in link.c, tcp/link_tcp.c, ucx/link_ucx.c and sim/sim_link.c; where NULL is
+ * allowed, this says so. A network driver knows nothing of nodes: it has no memory_bytes, map, flags
+ * and network, which come last. */
 struct gf_link_driver {
     const char *name;      /* "ucx", "sim": for logs and results */
     size_t req_size_bytes; /* a multiple of 64 */
-    /* what a rank must tell the others so that they can reach it; at most 2048 */
+    /* what a rank must tell the others so that they can reach it; a network driver's at most
+     * 1952, a whole link's 2048 */
     size_t endpoint_bytes_max;
     /* virtual time: on which core this runs, and which pages were touched, means nothing */
     bool simulated;
 
-    /* Bytes of state for this setup, before anything is opened, and of memory that lies after the
-     * exchange region, for messages; NULL: none. */
+    /* Bytes of state for this setup, before anything is opened. */
     size_t (*state_bytes)(const struct gf_link_setup *setup);
-    size_t (*memory_bytes)(const struct gf_link_setup *setup);
     /* Likewise: could this link reach device memory, of which the setup says nothing yet? NULL:
      * never. */
     bool (*may_reach_device)(const struct gf_link_setup *setup);
     /* Of a fabric's: would it open a network here? Not GF_FABRIC_FOUND: text_out says what is
      * missing. May allocate. */
     gf_fabric (*probe)(const struct gf_link_setup *setup, char *text_out, size_t text_bytes);
-    /* Opens in state[state_bytes], 64-byte aligned; takes and touches the exchange region. On
-     * failure nothing is left open and *fault_out says why. */
+    /* Opens in state[state_bytes], 64-byte aligned; the whole link takes and touches the exchange
+     * region. On failure nothing is left open and *fault_out says why. */
     gf_status (*open)(const struct gf_link_setup *setup, void *state, struct gf_link **link_out,
                       struct gf_fault *fault_out);
-    /* ends all requests, frees the region; may wait 0.2 s for what was sent */
+    /* ends all requests; may wait 0.2 s for what was sent */
     void (*close)(struct gf_link *link);
 
     /* This rank's endpoint address; endpoint_out[endpoint_bytes_max]. */
@@ -158,11 +183,6 @@ struct gf_link_driver {
      * reached. GF_OK again where it is. */
     gf_status (*connect)(struct gf_link *link, uint32_t peer, const void *endpoint,
                          size_t size_bytes);
-    /* Why connect() to `peer`, given the same, is still under way: GF_ERR_LINK, and the text has
-     * both ends, the address and what the kernel says; GF_ERR_SYSTEM with this rank as peer: it
-     * lacks something itself. NULL: not known. */
-    void (*unreached)(struct gf_link *link, uint32_t peer, const void *endpoint, size_t size_bytes,
-                      struct gf_fault *fault_out);
 
     /* Both return at once. GF_AGAIN: no room now, nothing was posted. Until test() gives anything
      * but GF_AGAIN, data and req are the driver's. `data` is host memory, or all of it lies in the
@@ -182,14 +202,9 @@ struct gf_link_driver {
     /* GF_OK: something moved; GF_AGAIN: nothing to do; an error: the link has failed. */
     gf_status (*progress)(struct gf_link *link);
 
-    /* Is there a peer to which this rank's large packets do not come, though smaller ones did? Then
-     * the network between them has a smaller MTU than their hosts. May be NULL where nobody
-     * knows. */
-    bool (*large_lost)(struct gf_link *link, uint32_t *peer_out, uint32_t *packet_bytes_out);
-
     /* Is the way to `peer`, whose process lives, broken by what the kernel or the card says now? Asked
-     * when an operation has failed, and at an inquiry; whose process computes, does not read, or is
-     * slow is none. True: fault_out says it, with both ends, the address and errno: GF_ERR_LINK; or
+     * when an operation has failed, at an inquiry, and of a peer that connect() has not reached for
+     * long. A process that computes, does not read, or is slow, has broken nothing. True: fault_out says it, with both ends, the address and errno: GF_ERR_LINK; or
      * GF_ERR_SYSTEM with this rank as peer: it lacks something itself. NULL: never. */
     bool (*edge_is_broken)(struct gf_link *link, uint32_t peer, struct gf_fault *fault_out);
 
@@ -197,6 +212,18 @@ struct gf_link_driver {
      * May be NULL where there is none. */
     gf_status (*arm)(struct gf_link *link);
 
+    /* The next generation, in which this is `rank` of `world`, at most ranks_max. All requests end
+     * (test() gives GF_ERR_ABORTED), peers are forgotten, another region is mapped, which is zero;
+     * endpoint() and connect() follow. What was sent and has not left is lost: nobody of the next
+     * generation waits for it. May allocate, like open. */
+    gf_status (*reset)(struct gf_link *link, uint32_t generation, uint32_t rank, uint32_t world);
+    /* All requests end at once as with reset(), and peers are forgotten; the region stays as it is.
+     * From here on only test(), the region, reset() and close() are of use. Waits for nobody: an
+     * error must not be told late because a link is made anew that nobody may want. */
+    void (*drop)(struct gf_link *link);
+
+    /* Bytes of memory that lies after the exchange region, for messages; NULL: none. */
+    size_t (*memory_bytes)(const struct gf_link_setup *setup);
     /* A rank's exchange region, of this one or a peer, as a plain pointer; NULL where memory is not
      * shared. */
     void *(*map)(struct gf_link *link, uint32_t peer);
@@ -211,18 +238,20 @@ struct gf_link_driver {
     void (*flag_arm)(struct gf_link *link, size_t offset_bytes);
     void (*flag_sleep)(struct gf_link *link, size_t offset_bytes, uint64_t timeout_ns);
 
-    /* The next generation, in which this is `rank` of `world`, at most ranks_max. All requests end
-     * (test() gives GF_ERR_ABORTED), peers are forgotten, another region is mapped, which is zero;
-     * endpoint() and connect() follow. What was sent and has not left is lost: nobody of the next
-     * generation waits for it. May allocate, like open. */
-    gf_status (*reset)(struct gf_link *link, uint32_t generation, uint32_t rank, uint32_t world);
-    /* The same, in the same generation, with what is for a network or without. NULL where node is 0. */
-    gf_status (*network)(struct gf_link *link, bool on);
-    /* All requests end at once as with reset(), and peers are forgotten; the region stays as it is.
-     * From here on only test(), the region, reset() and close() are of use. Waits for nobody: an
-     * error must not be told late because a link is made anew that nobody may want. */
-    void (*drop)(struct gf_link *link);
+    /* As reset(), in the same generation, with that network; before anything is posted there. Where it
+     * does not open, the node's memory is there without one. NULL: a simulated link. */
+    gf_status (*network)(struct gf_link *link, gf_network which);
 };
+
+/* What carries messages between nodes, for logs. */
+const char *gf_link_name(const struct gf_link *link);
+/* Of a network driver, at its open: the link, as far as it is not the front's. */
+static inline void gf_link_begin(struct gf_link *link, const struct gf_link_setup *setup,
+                                 const struct gf_link_driver *driver)
+{
+    if (setup->front == NULL) *link = (struct gf_link){.driver = driver};
+    link->wake_fd = -1;
+}
 
 /* A flag in our own region, with acquire order. */
 static inline uint64_t gf_flag_load(const struct gf_link *link, size_t offset_bytes)
@@ -239,6 +268,7 @@ void gf_flag_wake(void *region, size_t offset_bytes);
 /* Maps what is there of memory that others have written, so that no later look at it waits. */
 void gf_pages_touch(unsigned char *at, size_t bytes);
 
+extern const struct gf_link_driver gf_link_front;
 extern const struct gf_link_driver gf_link_tcp;
 extern const struct gf_link_driver gf_link_ucx;
 

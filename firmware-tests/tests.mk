@@ -71,7 +71,7 @@ $(BUILD)/firmware-tests/test_%: $$(call objects,firmware-tests/*/test_$$*.c firm
 	    $(if $(filter $(NET_TESTS) %simt_train,$@),$(BLAS_LIBS)) $(LINK_LIBS) $(if $(findstring test_link_ucx,$@),$(UCX_APART)) -lcmocka
 
 # Several nodes in one process (support/real_links.c).
-REAL_SUITES := coll hierarchy sparse sparse_edges step request reduction leave shrink rejoin epoch
+REAL_SUITES := coll hierarchy sparse sparse_edges step request reduction leave regroup rejoin
 REAL_SUITES := $(addprefix $(BUILD)/firmware-tests/test_,$(REAL_SUITES))
 $(REAL_SUITES): LDFLAGS += -Wl,--wrap=gf_node_host_look
 $(BUILD)/firmware-tests/test_cuda_open: LDFLAGS += -Wl,--wrap=dlclose
@@ -178,11 +178,11 @@ test: suites ## every suite without looking at packages, or one: T=coll
 tidy: ## the rules of the tree: includes, READMEs, headers, layout; SHRINK=1 shortens the list of exceptions
 	@CC="$(CC)" sh firmware-tests/process/test_tidy.sh
 
-check-states: ## the shipped view change searched by two processes for SECONDS=600 each (states.h)
+check-states: ## the shipped coordinator and members searched by two processes for SECONDS=600 each (states.h)
 	@$(MAKE) --no-print-directory -s -j2 $(STATES)
-	@$(STATES) $(or $(SECONDS),600) 1 & $(STATES) $(or $(SECONDS),600) 1000000007 walks && wait $$!
-check-states-mutants: tests ## nine planted defects that the search must find, and MUTANTS=200 seeded changes (SEED=1)
-	@$(MAKE) --no-print-directory -s -j2 $(STATES)
+	@$(STATES) $(or $(SECONDS),600) & $(STATES) $(or $(SECONDS),600) 1000000007 && wait $$!
+check-states-mutants: ## planted defects that the search must find, and MUTANTS=200 seeded changes of lib/control (SEED=1)
+	@$(MAKE) --no-print-directory -s -j2 $(STATES) $(call program,test_states test_control)
 	@CC="$(CC)" BUILD=$(BUILD) python3 firmware-tests/states/mutants.py planted
 	@CC="$(CC)" BUILD=$(BUILD) python3 firmware-tests/states/mutants.py $(or $(MUTANTS),200) $(or $(SEED),1)
 

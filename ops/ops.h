@@ -13,6 +13,8 @@ static inline uint64_t gf_runs(uint64_t elem_count)
     return elem_count / GF_RUN_ELEMS + (elem_count % GF_RUN_ELEMS != 0);
 }
 
+_Static_assert(GF_TYPE_COUNT == 3, "a new type: CONTRIBUTING.md has the list of its places");
+/* gf_type_size_bytes() of a type that there is, without a call. */
 static inline size_t gf_type_bytes(gf_type type)
 {
     return (type == GF_TYPE_F32) ? 4 : 2;

@@ -90,8 +90,7 @@ static void hint_put(const struct channel *channel, char *text_out, size_t bytes
     if (channel->aside_text[0] != '\0')
         (void)snprintf(text_out, bytes, "; and a process there says: %.120s", channel->aside_text);
     else if (channel->other_job[0] != '\0')
-        (void)snprintf(text_out, bytes,
-                       "; job %.20s is there: is GF_JOB the same on all ranks, and MASTER_ADDR?",
+        (void)snprintf(text_out, bytes, "; job %.20s is there: do GF_JOB or MASTER_ADDR differ?",
                        channel->other_job);
     else if (!channel->met && is_this_host(&channel->address))
         (void)snprintf(text_out, bytes,
@@ -107,9 +106,13 @@ static told dial_ended(struct channel *channel, gf_channel_end end,
     if (channel->bind_to.family != 0)
         (void)inet_ntop(channel->bind_to.family, channel->bind_to.ip, bind, sizeof bind);
     hint_put(channel, hint, sizeof hint);
-    (void)snprintf(channel->text, sizeof channel->text, "cannot reach %.60s%s%s: %.100s%s",
-                   channel->meet.address_text, (bind[0] != '\0') ? " from rendezvous.bind " : "",
-                   bind, (text[0] != '\0') ? text : "no answer", hint);
+    if (text[0] == '\0') text = "no answer";
+    if (channel->by_name) /* it names where that was */
+        (void)snprintf(channel->text, sizeof channel->text, "%.150s%s", text, hint);
+    else
+        (void)snprintf(channel->text, sizeof channel->text, "%.60s%s%s: %.100s%s",
+                       channel->meet.address_text,
+                       (bind[0] != '\0') ? " from rendezvous.bind " : "", bind, text, hint);
     gf_way_end(&channel->meet, &channel->way);
     *event_out =
         (struct gf_channel_event){.kind = GF_CHANNEL_ENDED, .end = end, .text = channel->text};

@@ -98,16 +98,17 @@ static gf_status name_taken(const struct channel *channel, const char *name,
 
 static gf_status port_refused(const struct channel *channel, int error, struct gf_fault *fault_out)
 {
-    bool taken = (error == EADDRINUSE);
     *fault_out = (struct gf_fault){0};
+    if (error == EADDRINUSE)
+        return gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "bind", error,
+                            "cannot listen at %.60s: bind failed: %s (errno %d): another job or "
+                            "context has that port: set GF_ADDRESS, or there are two coordinators",
+                            channel->meet.address_text, strerror(error), error);
     return gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "bind", error,
-                        taken
-                            ? "cannot listen at %.60s: bind failed: %s (errno %d): another job or "
-                              "context has that port: set GF_ADDRESS, or there are two coordinators"
-                            : "cannot listen at %.60s: the coordinator runs here (in rank 0's "
-                              "process, where it has none of its own), and this host does not have "
-                              "that address: %s (errno %d)",
-                        channel->meet.address_text, strerror(error), error);
+                        "cannot listen at %.60s: the coordinator runs here, with rank 0 or alone, "
+                        "and this host does not have that address (errno %d); torchrun says rank "
+                        "0's where the file and GF_ADDRESS say none",
+                        channel->meet.address_text, error);
 }
 
 gf_status gf_channel_listen(struct channel *channel, struct gf_fault *fault_out)

@@ -145,6 +145,17 @@ const char *gf_data_text(const struct gf_data *data, uint32_t peer)
     return "";
 }
 
+bool gf_data_reaches(const struct gf_data *data, uint32_t peer)
+{
+    for (uint32_t i = 0; i < DATA_DIALS_MAX; i++) {
+        const struct way *way = &data->dials[i];
+        if (!way->on || (way->to_rank != peer)) continue;
+        for (uint32_t t = 0; t < MEET_TRIES_MAX; t++)
+            if (way->tries[t].state >= MEET_TRY_NONCE) return true;
+    }
+    return false;
+}
+
 int gf_data_error(const struct gf_data *data, uint32_t peer)
 {
     for (uint32_t i = 0; i < DATA_DIALS_MAX; i++) {

@@ -52,6 +52,8 @@ gf_status gf_data_poll(struct gf_data *data, uint64_t now_ns);
 int gf_data_wake_fd(const struct gf_data *data);
 /* Why the dial to `peer` has not come through yet; empty: there is none, or nothing went wrong. */
 const char *gf_data_text(const struct gf_data *data, uint32_t peer);
+/* Has the kernel there taken a connection of that dial, which its process has still to answer? */
+bool gf_data_reaches(const struct gf_data *data, uint32_t peer);
 /* What the kernel said of it last, as errno; 0: nothing yet. */
 int gf_data_error(const struct gf_data *data, uint32_t peer);
 /* Why this process could not take a connection, as errno; 0: for a second it could, or another

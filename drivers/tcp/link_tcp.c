@@ -87,7 +87,7 @@ static void req_begin(struct gf_tcp_link *tcp, struct gf_req *req, bool is_send,
                            .peer = peer,
                            .size = size,
                            .is_send = is_send,
-                           .answer = GF_AGAIN};
+                           .head.answer = GF_AGAIN};
     if (tcp->newest != NULL)
         tcp->newest->newer = req;
     else
@@ -99,7 +99,8 @@ static void req_begin(struct gf_tcp_link *tcp, struct gf_req *req, bool is_send,
 void gf_tcp_req_end(struct gf_req *req, gf_status answer)
 {
     struct gf_tcp_link *tcp = req->link;
-    GF_ASSERT((req->answer == GF_AGAIN) && (answer != GF_AGAIN) && (tcp->requests_under_way > 0));
+    GF_ASSERT((req->head.answer == GF_AGAIN) && (answer != GF_AGAIN) &&
+              (tcp->requests_under_way > 0));
     if (req->older != NULL)
         req->older->newer = req->newer;
     else
@@ -109,7 +110,7 @@ void gf_tcp_req_end(struct gf_req *req, gf_status answer)
     else
         tcp->newest = req->older;
     tcp->requests_under_way--;
-    req->answer = answer;
+    req->head.answer = answer;
     if ((answer == GF_OK) && !req->is_send) tcp->link.came++;
 }
 
@@ -123,29 +124,16 @@ void gf_tcp_mismatch(struct gf_req *req, uint32_t came_bytes)
 
 /* ---- posting ---- */
 
-static gf_status post_refuse(struct gf_tcp_link *tcp, gf_status code, uint32_t peer,
-                             const char *call, uint64_t tag, size_t size_bytes, const char *why)
+/* The front has looked at the arguments. */
+static gf_status post_check(struct gf_tcp_link *tcp, uint32_t peer, size_t size_bytes)
 {
-    return gf_fault_set(&tcp->link.fault, code, peer, call, 0,
-                        "rank %u, %zu bytes with rank %u under tag %#llx: %s", tcp->setup.rank,
-                        size_bytes, peer, (unsigned long long)tag, why);
-}
-
-static gf_status post_check(struct gf_tcp_link *tcp, uint32_t peer, uint64_t tag, size_t size_bytes,
-                            const char *call)
-{
-    if ((peer >= tcp->setup.world) || (peer == tcp->setup.rank))
-        return post_refuse(tcp, GF_ERR_PARAM, peer, call, tag, size_bytes, "that is no peer");
-    if (size_bytes > tcp->setup.message_bytes_max)
-        return post_refuse(tcp, GF_ERR_PARAM, peer, call, tag, size_bytes,
-                           "larger than setup.message_bytes_max");
-    if (tag >> GF_TAG_BITS != 0)
-        return post_refuse(tcp, GF_ERR_PARAM, peer, call, tag, size_bytes, "a tag has 51 bits");
+    GF_ASSERT((peer < tcp->setup.world) && (peer != tcp->setup.rank) &&
+              (size_bytes <= tcp->setup.message_bytes_max));
     if (tcp->broken != GF_OK) return tcp->broken;
-    if (gf_node_has(tcp->node, peer)) return GF_OK;
     if (tcp->peers[peer].open_count < tcp->setup.streams)
-        return post_refuse(tcp, GF_ERR_STATE, peer, call, tag, size_bytes,
-                           "not connected in this generation");
+        return gf_fault_set(&tcp->link.fault, GF_ERR_STATE, peer, "post", 0,
+                            "rank %u and rank %u are not connected in this generation",
+                            tcp->setup.rank, peer);
     return (tcp->requests_under_way < tcp->setup.requests_max) ? GF_OK : GF_AGAIN;
 }
 
@@ -153,13 +141,8 @@ static gf_status send_post(struct gf_link *link, uint32_t to, uint64_t tag, gf_m
                            size_t size_bytes, struct gf_req *req)
 {
     struct gf_tcp_link *tcp = tcp_of(link);
-    gf_status status = post_check(tcp, to, tag, size_bytes, "send_post");
+    gf_status status = post_check(tcp, to, size_bytes);
     if (status != GF_OK) return status;
-    if (gf_node_has(tcp->node, to)) {
-        req->in_node = true;
-        return gf_node_send_post(tcp->node, to, tag, (const void *)(uintptr_t)data, size_bytes,
-                                 &req->node);
-    }
     if (tcp->peers[to].told) return gf_tcp_peer_refuse(&tcp->peers[to]);
     req_begin(tcp, req, true, to, tag, data, (uint32_t)size_bytes);
     gf_tcp_send_begin(&tcp->peers[to], req);
@@ -172,13 +155,8 @@ static gf_status recv_post(struct gf_link *link, uint32_t from, uint64_t tag, gf
                            size_t size_bytes, struct gf_req *req)
 {
     struct gf_tcp_link *tcp = tcp_of(link);
-    gf_status status = post_check(tcp, from, tag, size_bytes, "recv_post");
+    gf_status status = post_check(tcp, from, size_bytes);
     if (status != GF_OK) return status;
-    if (gf_node_has(tcp->node, from)) {
-        req->in_node = true;
-        return gf_node_recv_post(tcp->node, from, tag, (void *)(uintptr_t)data, size_bytes,
-                                 &req->node);
-    }
     /* What came before its connection ended can still be had. */
     if (tcp->peers[from].told && (gf_tcp_late_find(&tcp->peers[from], tag) == TCP_NONE))
         return gf_tcp_peer_refuse(&tcp->peers[from]);
@@ -187,23 +165,12 @@ static gf_status recv_post(struct gf_link *link, uint32_t from, uint64_t tag, gf
     return GF_OK;
 }
 
-static gf_status test(struct gf_link *link, struct gf_req *req)
-{
-    struct gf_tcp_link *tcp = tcp_of(link);
-    if (req->in_node) return gf_node_test(tcp->node, &req->node);
-    GF_ASSERT(req->link == tcp);
-    return req->answer;
-}
-
 static void cancel(struct gf_link *link, struct gf_req *req)
 {
     struct gf_tcp_link *tcp = tcp_of(link);
-    if (req->in_node) {
-        gf_node_cancel(tcp->node, &req->node);
-        return;
-    }
     GF_ASSERT(req->link == tcp);
-    if ((req->answer == GF_AGAIN) && !req->is_send) gf_tcp_recv_cancel(&tcp->peers[req->peer], req);
+    if ((req->head.answer == GF_AGAIN) && !req->is_send)
+        gf_tcp_recv_cancel(&tcp->peers[req->peer], req);
 }
 
 /* ---- moving and sleeping ---- */
@@ -229,7 +196,6 @@ static void events_take(struct gf_tcp_link *tcp)
     tcp->unasked = 0;
     for (int i = 0; i < count; i++) {
         struct gf_tcp_stream *stream = events[i].data.ptr;
-        if (stream == NULL) continue; /* the node's, which is looked at in each turn */
         if (events[i].data.ptr == tcp->data) {
             tcp->data_due = true;
             continue;
@@ -281,7 +247,7 @@ static bool awaited_read(struct gf_tcp_link *tcp, bool *moved_out)
     return true;
 }
 
-static gf_status network_progress(struct gf_tcp_link *tcp)
+static gf_status streams_progress(struct gf_tcp_link *tcp)
 {
     bool moved = false;
     tcp->turn++;
@@ -297,14 +263,9 @@ static gf_status network_progress(struct gf_tcp_link *tcp)
 static gf_status progress(struct gf_link *link)
 {
     struct gf_tcp_link *tcp = tcp_of(link);
-    gf_status in_node;
-    gf_status status = GF_AGAIN;
     if (tcp->broken != GF_OK) return tcp->broken;
     if (!tcp->is_open) return GF_ERR_STATE;
-    in_node = gf_node_progress(tcp->node);
-    if ((tcp->streams_open > 0) || tcp->data_due) status = network_progress(tcp);
-    if ((in_node < 0) || (status == GF_AGAIN)) return in_node;
-    return status;
+    return ((tcp->streams_open > 0) || tcp->data_due) ? streams_progress(tcp) : GF_AGAIN;
 }
 
 static gf_status arm(struct gf_link *link)
@@ -312,7 +273,6 @@ static gf_status arm(struct gf_link *link)
     struct gf_tcp_link *tcp = tcp_of(link);
     if (tcp->broken != GF_OK) return tcp->broken;
     if (!tcp->is_open) return GF_ERR_STATE;
-    if (gf_node_arm(tcp->node) != GF_OK) return GF_AGAIN;
     if (tcp->unasked > 0) events_take(tcp); /* what was read is still on the kernel's list */
     return ((tcp->ready == NULL) && !tcp->data_due) ? GF_OK : GF_AGAIN;
 }
@@ -379,29 +339,12 @@ static void lay(const struct gf_link_setup *setup, struct parts *parts)
     }
 }
 
-static size_t node_at(const struct gf_link_setup *filled)
-{
-    struct parts parts = {NULL, 0};
-    lay(filled, &parts);
-    return parts.bytes;
-}
-
 static size_t state_bytes(const struct gf_link_setup *setup)
 {
     const struct gf_link_setup filled = setup_filled(setup);
-    return node_at(&filled) + gf_node_state_bytes(setup);
-}
-
-/* ---- the exchange region ---- */
-
-static void *map(struct gf_link *link, uint32_t peer)
-{
-    return gf_node_map(tcp_of(link)->node, peer);
-}
-
-static void flag_store(struct gf_link *link, uint32_t peer, size_t offset_bytes, uint64_t value)
-{
-    gf_node_flag_store(tcp_of(link)->node, peer, offset_bytes, value);
+    struct parts parts = {NULL, 0};
+    lay(&filled, &parts);
+    return parts.bytes;
 }
 
 /* ---- opening and closing ---- */
@@ -432,17 +375,14 @@ static void peers_init(struct gf_tcp_link *tcp)
     }
 }
 
-/* One descriptor wakes a sleeper: streams are put there as they come, the node's here. */
+/* One descriptor wakes a sleeper: streams are put there as they come. */
 static gf_status wakes_take(struct gf_tcp_link *tcp)
 {
-    struct epoll_event event = {.events = EPOLLIN};
     struct epoll_event data = {.events = EPOLLIN, .data.ptr = tcp->data};
-    int node_fd = gf_node_wake_fd(tcp->node);
-    int data_fd = tcp->link.network ? gf_data_wake_fd(tcp->data) : -1;
+    int data_fd = tcp->setup.adopts ? -1 : gf_data_wake_fd(tcp->data);
     tcp->epoll_fd = gf_descriptor_keep(epoll_create1(EPOLL_CLOEXEC));
     tcp->link.wake_fd = tcp->epoll_fd;
     if ((tcp->epoll_fd >= 0) &&
-        ((node_fd < 0) || (epoll_ctl(tcp->epoll_fd, EPOLL_CTL_ADD, node_fd, &event) == 0)) &&
         ((data_fd < 0) || (epoll_ctl(tcp->epoll_fd, EPOLL_CTL_ADD, data_fd, &data) == 0)))
         return GF_OK;
     return gf_fault_set(&tcp->link.fault, GF_ERR_SYSTEM, GF_RANK_NONE, "epoll_create1", errno,
@@ -458,11 +398,9 @@ static void wakes_give(struct gf_tcp_link *tcp)
 
 static void network_tell(const struct gf_tcp_link *tcp)
 {
-    if (!tcp->link.network)
-        gf_log_line(&tcp->setup.log, GF_LOG_INFO, "link: no network is open");
-    else
-        gf_log_line(&tcp->setup.log, GF_LOG_INFO, "link: sockets, %u a pair, devices %s",
-                    tcp->setup.streams, (tcp->devices[0] != '\0') ? tcp->devices : "any");
+    if (tcp->setup.adopts) return;
+    gf_log_line(&tcp->setup.log, GF_LOG_INFO, "link: sockets, %u a pair, devices %s",
+                tcp->setup.streams, (tcp->devices[0] != '\0') ? tcp->devices : "any");
 }
 
 static gf_status setup_check(const struct gf_link_setup *filled, struct gf_fault *fault_out)
@@ -486,10 +424,10 @@ static gf_status open_link(const struct gf_link_setup *setup, void *state,
     GF_ASSERT((((uintptr_t)state & 63) == 0) && (setup->world <= setup->ranks_max) &&
               (setup->rank < setup->world) && (setup->requests_max > 0));
     if ((status = setup_check(&filled, fault_out)) != GF_OK) return status;
-    memset(tcp, 0, sizeof *tcp);
+    gf_link_begin(&tcp->link, setup, &gf_link_tcp);
+    memset((char *)tcp + sizeof tcp->link, 0, sizeof *tcp - sizeof tcp->link);
     tcp->setup = filled;
-    tcp->link.driver = &gf_link_tcp;
-    tcp->epoll_fd = tcp->link.wake_fd = -1;
+    tcp->epoll_fd = -1;
     tcp->gone_ns = TCP_GONE_NS;
     tcp->turn = 1;
     lay(&filled, &parts);
@@ -497,9 +435,7 @@ static gf_status open_link(const struct gf_link_setup *setup, void *state,
     gf_data_init(tcp->data, &tcp->setup);
     tcp->forked.close = forked_close;
     gf_forked_add(&tcp->forked);
-    status = gf_node_open(&tcp->setup, (unsigned char *)state + node_at(&filled), &tcp->link,
-                          &tcp->node);
-    if ((status == GF_OK) && !setup->one_node) status = gf_tcp_network_take(tcp);
+    status = setup->adopts ? GF_OK : gf_tcp_network_take(tcp);
     if (status == GF_OK) status = wakes_take(tcp);
     if (status != GF_OK) {
         *fault_out = tcp->link.fault;
@@ -559,46 +495,27 @@ static void drop(struct gf_link *link)
     struct gf_tcp_link *tcp = tcp_of(link);
     tcp->is_open = false;
     network_drop(tcp);
-    gf_node_drop(tcp->node);
-}
-
-static gf_status renew(struct gf_tcp_link *tcp, bool on)
-{
-    gf_status status;
-    tcp->is_open = false;
-    network_drop(tcp);
-    wakes_give(tcp);
-    tcp->broken = GF_OK;
-    tcp->link.fault = (struct gf_fault){.code = GF_OK};
-    tcp->link.network = false;
-    if (!on) gf_data_close(tcp->data);
-    status = gf_node_reset(tcp->node, tcp->setup.generation, tcp->setup.rank, tcp->setup.world);
-    if ((status == GF_OK) && on) status = gf_tcp_network_take(tcp);
-    if (status == GF_OK) status = wakes_take(tcp);
-    tcp->is_open = status == GF_OK;
-    return status;
 }
 
 static gf_status reset(struct gf_link *link, uint32_t generation, uint32_t rank, uint32_t world)
 {
     struct gf_tcp_link *tcp = tcp_of(link);
     struct parts parts = {(unsigned char *)tcp, 0};
-    bool on = link->network;
+    gf_status status;
     GF_ASSERT((world <= tcp->setup.ranks_max) && (rank < world));
+    tcp->is_open = false;
     network_drop(tcp);
+    wakes_give(tcp);
     tcp->setup.generation = generation;
     tcp->setup.rank = rank;
     tcp->setup.world = world;
     lay(&tcp->setup, &parts);
     peers_init(tcp);
-    return renew(tcp, on);
-}
-
-static gf_status network(struct gf_link *link, bool on)
-{
-    struct gf_tcp_link *tcp = tcp_of(link);
-    gf_status status = renew(tcp, on);
-    if (status == GF_OK) network_tell(tcp);
+    tcp->broken = GF_OK;
+    tcp->link.fault = (struct gf_fault){.code = GF_OK};
+    status = tcp->setup.adopts ? GF_OK : gf_tcp_network_take(tcp);
+    if (status == GF_OK) status = wakes_take(tcp);
+    tcp->is_open = status == GF_OK;
     return status;
 }
 
@@ -609,8 +526,6 @@ static void close_link(struct gf_link *link)
     network_drop(tcp);
     gf_data_close(tcp->data);
     wakes_give(tcp);
-    gf_node_close(tcp->node);
-    tcp->node = NULL;
     gf_forked_remove(&tcp->forked);
 }
 
@@ -619,25 +534,17 @@ const struct gf_link_driver gf_link_tcp = {
     .req_size_bytes = sizeof(struct gf_req),
     .endpoint_bytes_max = TCP_ENDPOINT_BYTES_MAX,
     .state_bytes = state_bytes,
-    .memory_bytes = gf_node_bytes,
     .open = open_link,
     .close = close_link,
     .endpoint = gf_tcp_endpoint,
     .connect = gf_tcp_connect,
-    .unreached = gf_tcp_unreached,
     .send_post = send_post,
     .recv_post = recv_post,
-    .test = test,
+    .test = gf_req_answer,
     .cancel = cancel,
     .progress = progress,
-    .large_lost = gf_tcp_large_lost,
     .edge_is_broken = gf_tcp_edge_is_broken,
     .arm = arm,
-    .map = map,
-    .flag_store = flag_store,
-    .flag_arm = gf_flag_arm,
-    .flag_sleep = gf_flag_sleep,
     .reset = reset,
-    .network = network,
     .drop = drop,
 };

@@ -1,11 +1,9 @@
 /* The way to peers: endpoint addresses, and who is dialled where.
  *
- * An endpoint address is the head below: what the node tells of this rank's memory, and where the
- * network is open the places at which this rank is dialled and the secret of its generation, which only
- * members are told. What data.h hands over is a proven connection of that peer.
+ * An endpoint address is the head below: the places at which this rank is dialled and the secret of its
+ * generation, which only members are told. What data.h hands over is a proven connection of that peer.
  *
- * A peer of the node is reached through memory, and no connection is made to it. Of two other ranks
- * the one with the lower number dials; the other one does so, too, once a second has passed, as
+ * Of two ranks the one with the lower number dials; the other one does so, too, once a second has passed, as
  * there are networks where only one of the two ways is open. A peer counts as connected when its
  * HELLO has come on stream 0: so a message has gone each way before the first step. */
 #include "drivers/tcp/link_tcp_state.h"
@@ -30,21 +28,20 @@ struct endpoint_head {
     uint32_t rank;
     uint32_t generation;
     uint32_t streams;
-    uint32_t place_count; /* 0: no network is open */
-    uint64_t check;       /* of all before, then of what follows */
-    unsigned char node[GF_NODE_OFFER_BYTES];
+    uint32_t place_count;
+    uint64_t check; /* of all before, then of what follows */
     unsigned char secret[GF_DATA_SECRET_BYTES];
     struct gf_place places[TCP_PLACES_MAX];
 };
-_Static_assert(sizeof(struct endpoint_head) == 32 + GF_NODE_OFFER_BYTES + GF_DATA_SECRET_BYTES +
-                                                   TCP_PLACES_MAX * sizeof(struct gf_place),
+_Static_assert(sizeof(struct endpoint_head) ==
+                   32 + GF_DATA_SECRET_BYTES + TCP_PLACES_MAX * sizeof(struct gf_place),
                "no padding");
 _Static_assert(sizeof(struct endpoint_head) <= TCP_ENDPOINT_BYTES_MAX, "it fits");
 
 static uint64_t endpoint_check(const struct endpoint_head *head)
 {
     uint64_t check = gf_fnv_bytes(GF_FNV_START, head, offsetof(struct endpoint_head, check));
-    return gf_fnv_bytes(check, head->node, sizeof *head - offsetof(struct endpoint_head, node));
+    return gf_fnv_bytes(check, head->secret, sizeof *head - offsetof(struct endpoint_head, secret));
 }
 
 /* ---- the network ---- */
@@ -124,7 +121,6 @@ gf_status gf_tcp_network_take(struct gf_tcp_link *tcp)
     }
     for (uint32_t i = 0; i < tcp->place_count; i++)
         gf_device_of(&tcp->places[i], &tcp->place_devices[i]);
-    tcp->link.network = true;
     return GF_OK;
 }
 
@@ -157,7 +153,6 @@ gf_status gf_tcp_endpoint(struct gf_link *link, void *endpoint_out, size_t *size
                                  .streams = tcp->setup.streams,
                                  .place_count = tcp->place_count};
     if (!tcp->is_open) return GF_ERR_STATE;
-    gf_node_offer_put(tcp->node, head.node);
     memcpy(head.secret, tcp->secret, sizeof head.secret);
     memcpy(head.places, tcp->places, tcp->place_count * sizeof head.places[0]);
     for (uint32_t i = 0; i < tcp->place_count; i++) head.places[i].scope = 0; /* of this host */
@@ -237,11 +232,9 @@ static gf_status network_connect(struct gf_tcp_link *tcp, struct gf_tcp_peer *pe
                                  const struct endpoint_head *head, uint64_t now_ns)
 {
     gf_status status;
-    if ((tcp->place_count == 0) || (head->place_count == 0))
-        return gf_fault_set(&tcp->link.fault, GF_ERR_LINK, peer->id, "connect", 0,
-                            "rank %u and rank %u share no memory, and rank %u has no network open",
-                            tcp->setup.rank, peer->id,
-                            (tcp->place_count == 0) ? tcp->setup.rank : peer->id);
+    if (head->place_count == 0)
+        return gf_fault_set(&tcp->link.fault, GF_ERR_DATA, peer->id, "connect", 0,
+                            "rank %u tells no address", peer->id);
     if ((now_ns - tcp->data_ns >= DATA_POLL_NS) && ((status = gf_tcp_data_poll(tcp, now_ns)) < 0))
         return status;
     if (peer->met_ns == 0) {
@@ -257,7 +250,7 @@ static gf_status network_connect(struct gf_tcp_link *tcp, struct gf_tcp_peer *pe
             return streams_dial(tcp, peer, head, now_ns);
         return GF_AGAIN;
     }
-    status = tcp->link.driver->progress(&tcp->link);
+    status = gf_link_tcp.progress(&tcp->link);
     return (status < 0) ? status : GF_AGAIN;
 }
 
@@ -276,26 +269,9 @@ gf_status gf_tcp_connect(struct gf_link *link, uint32_t id, const void *endpoint
         return gf_fault_set(&link->fault, GF_ERR_STATE, id, "connect", 0, "rank %u: a reset failed",
                             id);
     peer = &tcp->peers[id];
-    if (gf_node_has(tcp->node, id) || (peer->greeted && (peer->open_count == tcp->setup.streams)))
-        return GF_OK;
+    if (peer->greeted && (peer->open_count == tcp->setup.streams)) return GF_OK;
     if (peer->ended) return gf_tcp_peer_refuse(peer);
     status = endpoint_read(tcp, id, endpoint, size_bytes, &head);
     if (status != GF_OK) return status;
-    status = gf_node_connect(tcp->node, id, head.node, sizeof head.node, now_ns);
-    if (status != GF_ERR_PEER) return status;
     return network_connect(tcp, peer, &head, now_ns);
-}
-
-void gf_tcp_unreached(struct gf_link *link, uint32_t id, const void *endpoint, size_t size_bytes,
-                      struct gf_fault *fault_out)
-{
-    struct gf_tcp_link *tcp = tcp_of(link);
-    struct gf_tcp_peer *peer = &tcp->peers[id];
-    struct endpoint_head head;
-    uint32_t stream = 0;
-    if ((size_bytes != sizeof head) || (tcp->place_count == 0) || (peer->met_ns == 0)) return;
-    memcpy(&head, endpoint, sizeof head);
-    if ((head.place_count == 0) || (head.place_count > TCP_PLACES_MAX)) return;
-    while ((stream + 1 < tcp->setup.streams) && (peer->streams[stream].fd >= 0)) stream++;
-    gf_tcp_reach_say(tcp, id, stream, &head.places[stream % head.place_count], fault_out);
 }

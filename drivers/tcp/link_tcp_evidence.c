@@ -96,24 +96,6 @@ static bool is_large_lost(const struct gf_tcp_stream *stream, const struct measu
     return at->info.tcpi_pmtu > TCP_PACKET_BYTES;
 }
 
-bool gf_tcp_large_lost(struct gf_link *link, uint32_t *peer_out, uint32_t *packet_bytes_out)
-{
-    struct gf_tcp_link *tcp = (struct gf_tcp_link *)link;
-    struct measured at;
-    for (uint32_t id = 0; id < tcp->setup.world; id++) {
-        const struct gf_tcp_peer *peer = &tcp->peers[id];
-        if ((id == tcp->setup.rank) || peer->ended) continue;
-        for (uint32_t s = 0; s < tcp->setup.streams; s++) {
-            if (!measure(&peer->streams[s], &at) || !is_large_lost(&peer->streams[s], &at))
-                continue;
-            *peer_out = id;
-            *packet_bytes_out = at.info.tcpi_pmtu;
-            return true;
-        }
-    }
-    return false;
-}
-
 /* ---- in words ---- */
 
 /* "nothing is acknowledged of 96 bytes that rank 2 (10.0.0.3:4000) sent to rank 3 (10.0.0.4:7118)
@@ -185,7 +167,6 @@ bool gf_tcp_edge_is_broken(struct gf_link *link, uint32_t id, struct gf_fault *f
     struct gf_tcp_peer *peer = &tcp->peers[id];
     fault_out->code = GF_OK;
     if (!tcp->is_open || (id >= tcp->setup.world) || (id == tcp->setup.rank)) return false;
-    if (gf_node_has(tcp->node, id)) return false;
     if (peer->ended && ended_look(peer, fault_out)) return true;
     if (!peer->ended && stands_look(peer, fault_out)) return true;
     return is_awaited(peer) && gf_tcp_reach_failed(peer, fault_out);

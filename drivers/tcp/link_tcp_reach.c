@@ -106,7 +106,8 @@ static const char *advice_of(const struct gf_tcp_link *tcp, uint32_t own, const 
                                    : "a firewall that drops it, or set link.devices";
 }
 
-void gf_tcp_reach_say(const struct gf_tcp_link *tcp, uint32_t peer, uint32_t stream,
+/* `stream` of `peer` was dialled at `to`, and does not come. */
+static void reach_say(const struct gf_tcp_link *tcp, uint32_t peer, uint32_t stream,
                       const struct gf_place *to, struct gf_fault *fault_out)
 {
     const char *said = gf_data_text(tcp->data, peer);
@@ -141,9 +142,12 @@ bool gf_tcp_reach_failed(const struct gf_tcp_peer *peer, struct gf_fault *fault_
     const struct gf_tcp_link *tcp = peer->link;
     uint32_t stream = 0;
     if ((tcp->place_count == 0) || (peer->place_count == 0)) return false;
-    if ((gf_data_lacks(tcp->data) == 0) && (gf_data_text(tcp->data, peer->id)[0] == 0))
-        return false;
+    if (gf_data_lacks(tcp->data) == 0) {
+        /* Its kernel has answered: its process may compute. */
+        if (gf_data_reaches(tcp->data, peer->id)) return false;
+        if (gf_data_text(tcp->data, peer->id)[0] == 0) return false;
+    }
     while ((stream + 1 < tcp->setup.streams) && (peer->streams[stream].fd >= 0)) stream++;
-    gf_tcp_reach_say(tcp, peer->id, stream, &peer->places[stream % peer->place_count], fault_out);
+    reach_say(tcp, peer->id, stream, &peer->places[stream % peer->place_count], fault_out);
     return true;
 }

@@ -16,7 +16,7 @@
 
 #include "drivers/devices.h"
 #include "drivers/forked.h"
-#include "drivers/node.h"
+#include "drivers/link.h"
 #include "drivers/tcp/data.h"
 #include "drivers/tcp/link_tcp.h"
 #include "drivers/tcp/link_tcp_frame.h"
@@ -66,9 +66,8 @@ typedef enum gf_tcp_phase {
 } gf_tcp_phase;
 
 struct gf_req {
+    struct gf_req_head head;
     struct gf_tcp_link *link;
-    bool in_node; /* it is the node's: of the rest nothing means anything */
-    struct gf_node_req node;
     struct gf_req *older, *newer;   /* in link.oldest, until it has ended */
     struct gf_req *next, *previous; /* in a list of its peer */
     struct gf_req *tell_next;       /* in peer.tells */
@@ -82,10 +81,9 @@ struct gf_req {
     uint32_t done;  /* .. that are the kernel's, or here */
     gf_tcp_phase phase;
     bool is_send;
-    bool began;       /* BEGIN or WANT was made for it (sends), or came (receives) */
-    bool telling;     /* it is in peer.tells */
-    gf_status later;  /* the answer once UNREADY has left */
-    gf_status answer; /* test()'s: GF_AGAIN until it has ended */
+    bool began;      /* BEGIN or WANT was made for it (sends), or came (receives) */
+    bool telling;    /* it is in peer.tells */
+    gf_status later; /* the answer once UNREADY has left */
 } __attribute__((aligned(64)));
 
 struct gf_tcp_list {
@@ -194,9 +192,8 @@ struct gf_tcp_link {
     struct gf_link link;
     struct gf_link_setup setup; /* streams and credit_bytes with what 0 stands for */
     struct gf_forked forked;
-    struct gf_node *node; /* memory and messages of the node; NULL: not open */
-    bool is_open;         /* false: it was dropped, or a reset failed and has said why */
-    int epoll_fd;         /* of all streams, and of what wakes for the node */
+    bool is_open; /* false: it was dropped, or a reset failed and has said why */
+    int epoll_fd; /* of all streams */
     /* link_tcp_address.c: connections come from here, and what peers must know to come */
     struct gf_data *data;
     struct gf_data_taker taker;
@@ -218,7 +215,7 @@ struct gf_tcp_link {
     uint32_t requests_under_way;
     struct gf_req *oldest, *newest;
     struct gf_tcp_stream *ready, *ready_last;
-    struct gf_tcp_peer *peers; /* [world] */
+    struct gf_tcp_peer *peers; /* [ranks_max] */
     unsigned char *scratch;
 };
 
@@ -284,13 +281,8 @@ gf_status gf_tcp_data_poll(struct gf_tcp_link *link, uint64_t now_ns);
 gf_status gf_tcp_endpoint(struct gf_link *link, void *endpoint_out, size_t *size_bytes_out);
 gf_status gf_tcp_connect(struct gf_link *link, uint32_t peer, const void *endpoint,
                          size_t size_bytes);
-void gf_tcp_unreached(struct gf_link *link, uint32_t peer, const void *endpoint, size_t size_bytes,
-                      struct gf_fault *fault_out);
 
-/* link_tcp_reach.c. `stream` of `peer` was dialled at `to`, and does not come. */
-void gf_tcp_reach_say(const struct gf_tcp_link *link, uint32_t peer, uint32_t stream,
-                      const struct gf_place *to, struct gf_fault *fault_out);
-/* A connection to it is still to come. True: what was tried has failed, and that is said. */
+/* link_tcp_reach.c. A connection to it is still to come. True: what was tried has failed, and that is said. */
 bool gf_tcp_reach_failed(const struct gf_tcp_peer *peer, struct gf_fault *fault_out);
 
 /* link_tcp.c. Its answer; it is in no list of its peer any more. */
@@ -350,8 +342,7 @@ gf_status gf_tcp_peer_refuse(
 void gf_tcp_ends_text(const struct gf_tcp_stream *stream, char *own_out, char *other_out,
                       size_t bytes);
 
-/* link_tcp_evidence.c. gf_link_driver.edge_is_broken and .large_lost */
+/* link_tcp_evidence.c. gf_link_driver.edge_is_broken */
 bool gf_tcp_edge_is_broken(struct gf_link *link, uint32_t peer, struct gf_fault *fault_out);
-bool gf_tcp_large_lost(struct gf_link *link, uint32_t *peer_out, uint32_t *packet_bytes_out);
 
 #endif

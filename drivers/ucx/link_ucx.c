@@ -1,5 +1,4 @@
-/* Messages: of peers of this node through its memory (drivers/host), of the others over UCX
- * (libucp, tag-matched). Each request of UCX lives in the caller's memory: UCX writes its part into
+/* Messages over UCX (libucp, tag-matched). Each request of UCX lives in the caller's memory: UCX writes its part into
  * gf_req.front and calls back, on the caller's thread from inside a post or progress(), when it has
  * ended. All that is under way is on one list, because some requests can only be ended by
  * destroying the worker (link_ucx_open.c): sends cannot be cancelled at all, nor receives that a
@@ -28,7 +27,7 @@ static void req_begin(struct gf_ucx *ucx, struct gf_req *req, uint32_t peer, uin
     req->tag = tag;
     req->peer = peer;
     req->is_send = is_send;
-    req->answer = GF_AGAIN;
+    req->head = (struct gf_req_head){.answer = GF_AGAIN};
     req->previous = NULL;
     req->next = ucx->under_way;
     if (req->next != NULL)
@@ -42,7 +41,7 @@ static void req_begin(struct gf_ucx *ucx, struct gf_req *req, uint32_t peer, uin
 void gf_ucx_req_end(struct gf_req *req, gf_status answer)
 {
     struct gf_ucx *ucx = req->ucx;
-    GF_ASSERT((req->answer == GF_AGAIN) && (answer != GF_AGAIN));
+    GF_ASSERT((req->head.answer == GF_AGAIN) && (answer != GF_AGAIN));
     GF_ASSERT(ucx->requests_under_way > 0);
     if (req->next != NULL)
         req->next->previous = req->previous;
@@ -53,7 +52,7 @@ void gf_ucx_req_end(struct gf_req *req, gf_status answer)
     else
         ucx->under_way = req->next;
     ucx->requests_under_way--;
-    req->answer = answer;
+    req->head.answer = answer;
     if ((answer == GF_OK) && !req->is_send) ucx->link.came++;
 }
 
@@ -101,32 +100,6 @@ static ucp_tag_t wire_tag(uint32_t sender, uint64_t tag)
 _Static_assert(((uint64_t)GF_WORLD_MAX - 1) <= (UINT64_MAX >> GF_TAG_BITS),
                "the sender fits above the tag");
 
-/* Does this message go through the node's memory? Device memory does not. */
-static bool is_in_node(const struct gf_ucx *ucx, uint32_t peer, gf_mem data)
-{
-    return gf_node_has(ucx->node, peer) &&
-           ((ucx->gpu == NULL) || (gf_ucx_memory_type(ucx, data) == UCS_MEMORY_TYPE_HOST));
-}
-
-static gf_status post_check(struct gf_ucx *ucx, uint32_t peer, uint64_t tag, size_t size_bytes,
-                            const char *call)
-{
-    if ((peer >= ucx->setup.world) || (peer == ucx->setup.rank))
-        return gf_ucx_fault(ucx, GF_ERR_PARAM, GF_RANK_NONE, call, UCS_OK,
-                            "rank %u is no peer of rank %u in a world of %u", peer, ucx->setup.rank,
-                            ucx->setup.world);
-    if ((size_bytes > ucx->setup.message_bytes_max) || (tag >> GF_TAG_BITS != 0))
-        return gf_ucx_fault(ucx, GF_ERR_PARAM, peer, call, UCS_OK,
-                            "%zu bytes under tag %#llx: at most %zu bytes and %u bits of tag",
-                            size_bytes, (unsigned long long)tag, ucx->setup.message_bytes_max,
-                            (unsigned)GF_TAG_BITS);
-    if ((ucx->endpoints[peer] == NULL) && !gf_node_has(ucx->node, peer))
-        return gf_ucx_fault(ucx, GF_ERR_STATE, peer, call, UCS_OK,
-                            "rank %u is not connected in generation %u", peer,
-                            ucx->setup.generation);
-    return GF_OK;
-}
-
 /* What a send and a receive over UCX have in common before UCX is called. GF_OK: the request has
  * begun, and *param_out is what UCX is told of it, but for the callback. GF_AGAIN: there is no room
  * for it now. */
@@ -135,14 +108,18 @@ static gf_status post_begin(struct gf_ucx *ucx, uint32_t peer, uint64_t tag, gf_
                             ucp_request_param_t *param_out)
 {
     gf_status status;
+    GF_ASSERT((peer < ucx->setup.world) && (size_bytes <= ucx->setup.message_bytes_max));
+    if (ucx->endpoints[peer] == NULL)
+        return gf_ucx_fault(ucx, GF_ERR_STATE, peer, "post", UCS_OK,
+                            "rank %u is not connected in generation %u", peer,
+                            ucx->setup.generation);
     if (ucx->requests_under_way >= ucx->setup.requests_max) return GF_AGAIN;
     if ((status = gf_ucx_enter(ucx)) != GF_OK) return status;
-    req->in_node = false;
     req_begin(ucx, req, peer, tag, size_bytes, is_send);
     *param_out = (ucp_request_param_t){
         .op_attr_mask = UCP_OP_ATTR_FIELD_REQUEST | UCP_OP_ATTR_FIELD_CALLBACK |
                         UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMORY_TYPE,
-        .request = (unsigned char *)req + GF_UCX_FRONT_BYTES,
+        .request = gf_ucx_handle(req),
         .user_data = req,
         /* Said, or UCX would look it up for each message. */
         .memory_type = (ucx->gpu == NULL) ? UCS_MEMORY_TYPE_HOST : gf_ucx_memory_type(ucx, data),
@@ -163,9 +140,10 @@ static gf_status post_end(struct gf_req *req, ucs_status_ptr_t result, const cha
     return answer;
 }
 
-static gf_status ucx_send(struct gf_ucx *ucx, uint32_t to, uint64_t tag, gf_mem data,
-                          size_t size_bytes, struct gf_req *req)
+static gf_status send_post(struct gf_link *link, uint32_t to, uint64_t tag, gf_mem data,
+                           size_t size_bytes, struct gf_req *req)
 {
+    struct gf_ucx *ucx = gf_ucx_of(link);
     ucp_request_param_t param;
     ucs_status_ptr_t result;
     gf_status status = post_begin(ucx, to, tag, data, size_bytes, true, req, &param);
@@ -184,9 +162,10 @@ static gf_status ucx_send(struct gf_ucx *ucx, uint32_t to, uint64_t tag, gf_mem 
     return GF_OK;
 }
 
-static gf_status ucx_recv(struct gf_ucx *ucx, uint32_t from, uint64_t tag, gf_mem data,
-                          size_t size_bytes, struct gf_req *req)
+static gf_status recv_post(struct gf_link *link, uint32_t from, uint64_t tag, gf_mem data,
+                           size_t size_bytes, struct gf_req *req)
 {
+    struct gf_ucx *ucx = gf_ucx_of(link);
     ucp_request_param_t param;
     ucs_status_ptr_t result;
     gf_status status = post_begin(ucx, from, tag, data, size_bytes, false, req, &param);
@@ -201,56 +180,23 @@ static gf_status ucx_recv(struct gf_ucx *ucx, uint32_t from, uint64_t tag, gf_me
     return status;
 }
 
-static gf_status send_post(struct gf_link *link, uint32_t to, uint64_t tag, gf_mem data,
-                           size_t size_bytes, struct gf_req *req)
-{
-    struct gf_ucx *ucx = gf_ucx_of(link);
-    gf_status status = post_check(ucx, to, tag, size_bytes, "send_post");
-    if (status != GF_OK) return status;
-    if (!is_in_node(ucx, to, data)) return ucx_send(ucx, to, tag, data, size_bytes, req);
-    req->in_node = true;
-    return gf_node_send_post(ucx->node, to, tag, (const void *)(uintptr_t)data, size_bytes,
-                             &req->node);
-}
-
-static gf_status recv_post(struct gf_link *link, uint32_t from, uint64_t tag, gf_mem data,
-                           size_t size_bytes, struct gf_req *req)
-{
-    struct gf_ucx *ucx = gf_ucx_of(link);
-    gf_status status = post_check(ucx, from, tag, size_bytes, "recv_post");
-    if (status != GF_OK) return status;
-    if (!is_in_node(ucx, from, data)) return ucx_recv(ucx, from, tag, data, size_bytes, req);
-    req->in_node = true;
-    return gf_node_recv_post(ucx->node, from, tag, (void *)(uintptr_t)data, size_bytes, &req->node);
-}
-
-static gf_status test(struct gf_link *link, struct gf_req *req)
-{
-    struct gf_ucx *ucx = gf_ucx_of(link);
-    if (req->in_node) return gf_node_test(ucx->node, &req->node);
-    GF_ASSERT(req->ucx == ucx);
-    return req->answer;
-}
-
 static void cancel(struct gf_link *link, struct gf_req *req)
 {
     struct gf_ucx *ucx = gf_ucx_of(link);
-    if (req->in_node) {
-        gf_node_cancel(ucx->node, &req->node);
-        return;
-    }
     GF_ASSERT(req->ucx == ucx);
-    if ((req->answer != GF_AGAIN) || req->is_send || (gf_ucx_enter(ucx) != GF_OK)) return;
-    ucp_request_cancel(ucx->worker, (unsigned char *)req + GF_UCX_FRONT_BYTES);
+    if ((req->head.answer != GF_AGAIN) || req->is_send || (gf_ucx_enter(ucx) != GF_OK)) return;
+    ucp_request_cancel(ucx->worker, gf_ucx_handle(req));
     gf_ucx_leave(ucx);
 }
 
 /* ---- moving and sleeping ---- */
 
-static gf_status ucx_progress(struct gf_ucx *ucx)
+static gf_status progress(struct gf_link *link)
 {
+    struct gf_ucx *ucx = gf_ucx_of(link);
     gf_status status;
     unsigned moved;
+    if (!ucx->is_open) return GF_ERR_STATE;
     if ((status = gf_ucx_enter(ucx)) != GF_OK) return status;
     moved = ucp_worker_progress(ucx->worker);
     gf_ucx_leave(ucx);
@@ -259,25 +205,11 @@ static gf_status ucx_progress(struct gf_ucx *ucx)
     return (moved != 0) ? GF_OK : GF_AGAIN;
 }
 
-static gf_status progress(struct gf_link *link)
-{
-    struct gf_ucx *ucx = gf_ucx_of(link);
-    gf_status in_node;
-    gf_status status = GF_AGAIN;
-    if (!ucx->is_open) return GF_ERR_STATE;
-    in_node = gf_node_progress(ucx->node);
-    if (ucx->worker != NULL) status = ucx_progress(ucx);
-    if ((in_node < 0) || (status == GF_AGAIN)) return in_node;
-    return status;
-}
-
 static gf_status arm(struct gf_link *link)
 {
     struct gf_ucx *ucx = gf_ucx_of(link);
     ucs_status_t status;
     if (!ucx->is_open) return GF_ERR_STATE;
-    if (gf_node_arm(ucx->node) != GF_OK) return GF_AGAIN;
-    if (ucx->worker == NULL) return GF_OK;
     status = ucp_worker_arm(ucx->worker);
     if (status == UCS_OK) return GF_OK;
     if (status == UCS_ERR_BUSY) return GF_AGAIN;
@@ -285,22 +217,11 @@ static gf_status arm(struct gf_link *link)
                         "cannot sleep on the link");
 }
 
-static void *map(struct gf_link *link, uint32_t peer)
-{
-    return gf_node_map(gf_ucx_of(link)->node, peer);
-}
-
-static void flag_store(struct gf_link *link, uint32_t peer, size_t offset_bytes, uint64_t value)
-{
-    gf_node_flag_store(gf_ucx_of(link)->node, peer, offset_bytes, value);
-}
-
 const struct gf_link_driver gf_link_ucx = {
     .name = "ucx",
     .req_size_bytes = sizeof(struct gf_req),
     .endpoint_bytes_max = GF_UCX_ENDPOINT_BYTES_MAX,
     .state_bytes = gf_ucx_state_bytes,
-    .memory_bytes = gf_node_bytes,
     .may_reach_device = gf_ucx_may_reach_device,
     .probe = gf_ucx_probe,
     .open = gf_ucx_open,
@@ -309,15 +230,11 @@ const struct gf_link_driver gf_link_ucx = {
     .connect = gf_ucx_connect,
     .send_post = send_post,
     .recv_post = recv_post,
-    .test = test,
+    .test = gf_req_answer,
     .cancel = cancel,
     .progress = progress,
     .edge_is_broken = gf_ucx_edge_is_broken,
     .arm = arm,
-    .map = map,
-    .flag_store = flag_store,
-    .flag_arm = gf_flag_arm,
-    .flag_sleep = gf_flag_sleep,
     .reset = gf_ucx_reset,
     .drop = gf_ucx_drop,
 };

@@ -11,37 +11,38 @@
 #ifndef GF_LINK_UCX_H
 #define GF_LINK_UCX_H
 
-#include "drivers/node.h"
+#include "drivers/link.h"
 
 #include <ucp/api/ucp.h>
 
 /* UCX keeps its part of a request in front of the address it is given; 1.13 wants 272 bytes. open()
  * compares. */
 #define GF_UCX_FRONT_BYTES 320u
-#define GF_UCX_ENDPOINT_BYTES_MAX 2048u
+#define GF_UCX_ENDPOINT_BYTES_MAX 1952u
 #define GF_UCX_LOST_MAX 32u /* ways that are told as broken, at most */
 
 struct gf_ucx;
 
 struct gf_req {
-    union {
-        unsigned char front[GF_UCX_FRONT_BYTES];
-        struct gf_node_req node;
-    };
-    struct gf_ucx *ucx;             /* UCX's handle points here */
+    struct gf_req_head head;
+    struct gf_ucx *ucx;
     struct gf_req *next, *previous; /* in gf_ucx.under_way until it has ended */
     size_t size_bytes;
     uint64_t tag;
     uint32_t peer;
     bool is_send;
-    bool in_node;     /* it is the node's: of the rest nothing means anything */
-    gf_status answer; /* test()'s: GF_AGAIN until it has ended */
+    unsigned char front[GF_UCX_FRONT_BYTES];
 } __attribute__((aligned(64)));
+
+/* What UCX is told of it. */
+static inline void *gf_ucx_handle(struct gf_req *req)
+{
+    return req + 1;
+}
 
 struct gf_ucx {
     struct gf_link link;
     struct gf_link_setup setup; /* with generation, rank and world of now; no text is NULL */
-    struct gf_node *node;       /* memory and messages of the node; NULL: not open */
     bool is_open;               /* false: it was dropped, or a reset failed and has said why */
     struct gf_gpu *gpu;         /* NULL: no device memory is reached */
     uint32_t requests_under_way;
@@ -61,9 +62,8 @@ struct gf_ucx {
     ucp_mem_h region;      /* the exchange region, registered; NULL: it is not */
     ucp_mem_h arena;       /* the device's, likewise */
     ucp_worker_h worker;
-    int wakes_fd;                      /* an epoll descriptor of the worker's and the node's; -1 */
     struct gf_req *under_way, *oldest; /* a list, and its end */
-    /* [world], NULL: not connected. After them gf_node_state_bytes(). */
+    /* [ranks_max], NULL: not connected */
     ucp_ep_h endpoints[];
 };
 

@@ -7,7 +7,6 @@
  * A transport that does not exist, or a key that fits none, costs only a warning of UCX's; both
  * warnings are caught here and fail the open. */
 #include "drivers/ucx/link_ucx.h"
-#include "drivers/descriptors.h"
 
 #include "drivers/clock.h"
 #include "drivers/devices.h"
@@ -19,9 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <errno.h>
 #include <strings.h>
-#include <sys/epoll.h>
 #include <unistd.h>
 
 #include <ucs/config/global_opts.h>
@@ -342,54 +339,31 @@ static void worker_give(struct gf_ucx *ucx, bool flushes)
 
 /* ---- what it is asked for ---- */
 
-static size_t node_at(const struct gf_link_setup *setup)
-{
-    size_t bytes = sizeof(struct gf_ucx) + setup->ranks_max * sizeof(ucp_ep_h);
-    return (bytes + 63) / 64 * 64;
-}
-
 size_t gf_ucx_state_bytes(const struct gf_link_setup *setup)
 {
-    return node_at(setup) + gf_node_state_bytes(setup);
+    return sizeof(struct gf_ucx) + setup->ranks_max * sizeof(ucp_ep_h);
 }
 
 static gf_status setup_take(struct gf_ucx *ucx, const struct gf_link_setup *setup)
 {
-    ucx->link.driver = &gf_link_ucx;
     ucx->setup = *setup;
     if ((setup->transports == NULL) || (setup->transports[0] == '\0'))
         ucx->setup.transports = "ib"; /* rc, ud and dc */
     if (setup->devices == NULL) ucx->setup.devices = "";
     if ((setup->device_bytes == 0) || !gf_ucx_may_reach_device(setup)) ucx->setup.gpu = NULL;
-    ucx->link.wake_fd = ucx->wakes_fd = -1;
     if (transports_check(ucx) != GF_OK) return GF_ERR_CONFIG;
     return strangers_check(ucx);
 }
 
-/* ---- what wakes a sleeper: messages of the node, of the network, or both ---- */
+/* ---- what wakes a sleeper ---- */
 
-static void wakes_give(struct gf_ucx *ucx)
+static gf_status wake_take(struct gf_ucx *ucx)
 {
-    if (ucx->wakes_fd >= 0) (void)close(ucx->wakes_fd);
-    ucx->link.wake_fd = ucx->wakes_fd = -1;
-}
-
-static gf_status wakes_take(struct gf_ucx *ucx)
-{
-    int fds[2] = {gf_node_wake_fd(ucx->node), -1};
-    struct epoll_event event = {.events = EPOLLIN};
-    ucs_status_t status = (ucx->worker != NULL) ? ucp_worker_get_efd(ucx->worker, &fds[1]) : UCS_OK;
-    if (status != UCS_OK)
-        return gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "ucp_worker_get_efd", status,
-                            "transports \"%s\" cannot wake a sleeper", ucx->setup.transports);
-    ucx->link.wake_fd = (fds[0] < 0) ? fds[1] : fds[0];
-    if ((fds[0] < 0) || (fds[1] < 0)) return GF_OK;
-    ucx->link.wake_fd = ucx->wakes_fd = gf_descriptor_keep(epoll_create1(EPOLL_CLOEXEC));
-    for (int i = 0; (i < 2) && (ucx->wakes_fd >= 0); i++)
-        if (epoll_ctl(ucx->wakes_fd, EPOLL_CTL_ADD, fds[i], &event) != 0) wakes_give(ucx);
-    if (ucx->wakes_fd >= 0) return GF_OK;
-    return gf_ucx_fault(ucx, GF_ERR_SYSTEM, GF_RANK_NONE, "epoll_create1", UCS_OK,
-                        "no epoll descriptor: %s", strerror(errno));
+    ucs_status_t status = ucp_worker_get_efd(ucx->worker, &ucx->link.wake_fd);
+    if (status == UCS_OK) return GF_OK;
+    ucx->link.wake_fd = -1;
+    return gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "ucp_worker_get_efd", status,
+                        "transports \"%s\" cannot wake a sleeper", ucx->setup.transports);
 }
 
 /* ---- the network ---- */
@@ -451,7 +425,7 @@ static void network_give(struct gf_ucx *ucx, bool flushes, bool context)
 {
     bool entered = gf_ucx_enter(ucx) == GF_OK;
     calling = ucx;
-    wakes_give(ucx);
+    ucx->link.wake_fd = -1;
     worker_give(ucx, flushes);
     ucx->ending = context;
     unregister(ucx, &ucx->region);
@@ -487,8 +461,6 @@ static void network_tell(const struct gf_ucx *ucx)
 static void give_back(struct gf_ucx *ucx)
 {
     network_give(ucx, true, true);
-    gf_node_close(ucx->node);
-    ucx->node = NULL;
     process_leave(ucx);
 }
 
@@ -500,15 +472,12 @@ gf_status gf_ucx_open(const struct gf_link_setup *setup, void *state, struct gf_
     GF_ASSERT((uintptr_t)state % 64 == 0);
     GF_ASSERT((setup->ranks_max <= GF_WORLD_MAX) && (setup->world <= setup->ranks_max) &&
               (setup->rank < setup->world));
-    memset(state, 0, node_at(setup));
+    gf_link_begin(&ucx->link, setup, &gf_link_ucx);
+    memset((char *)state + sizeof ucx->link, 0, gf_ucx_state_bytes(setup) - sizeof ucx->link);
     status = setup_take(ucx, setup);
     if (status == GF_OK) status = process_join(ucx);
-    if (status == GF_OK)
-        status = gf_node_open(&ucx->setup, (unsigned char *)state + node_at(setup), &ucx->link,
-                              &ucx->node);
-    ucx->link.network = true;
     if (status == GF_OK) status = network_take(ucx);
-    if (status == GF_OK) status = wakes_take(ucx);
+    if (status == GF_OK) status = wake_take(ucx);
     if (status != GF_OK) {
         give_back(ucx);
         if (fault_out != NULL) *fault_out = ucx->link.fault;
@@ -532,10 +501,9 @@ void gf_ucx_drop(struct gf_link *link)
     struct gf_ucx *ucx = gf_ucx_of(link);
     ucx->is_open = false;
     network_give(ucx, false, false);
-    gf_node_drop(ucx->node);
 }
 
-/* The worker and the node anew. */
+/* The worker anew. */
 gf_status gf_ucx_reset(struct gf_link *link, uint32_t generation, uint32_t rank, uint32_t world)
 {
     struct gf_ucx *ucx = gf_ucx_of(link);
@@ -547,9 +515,8 @@ gf_status gf_ucx_reset(struct gf_link *link, uint32_t generation, uint32_t rank,
     ucx->setup.rank = rank;
     ucx->setup.world = world;
     memset(&link->fault, 0, sizeof link->fault);
-    status = gf_node_reset(ucx->node, generation, rank, world);
-    if (status == GF_OK) status = network_take(ucx);
-    if (status == GF_OK) status = wakes_take(ucx);
+    status = network_take(ucx);
+    if (status == GF_OK) status = wake_take(ucx);
     ucx->is_open = status == GF_OK;
     return status;
 }

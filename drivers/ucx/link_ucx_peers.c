@@ -1,14 +1,11 @@
 /* The way to peers: endpoint addresses and connecting.
  *
- * An endpoint address is the head below, what the node tells of this rank's memory, and UCX's worker
- * address. A peer of the node is reached through
- * memory; UCX is for the others, and for device memory. UCX trusts what it is given, so the head
+ * An endpoint address is the head below and UCX's worker address. UCX trusts what it is given, so the head
  * carries a checksum, the generation, the rank it is of, and UCX's version (its addresses are not
  * portable between releases). The checksum finds damage, not malice: the control channel
  * authenticates the frames that carry endpoint addresses. */
 #include "drivers/ucx/link_ucx.h"
 
-#include "drivers/clock.h"
 #include "drivers/fnv.h"
 
 #include <string.h>
@@ -26,9 +23,8 @@ struct endpoint_head {
     uint32_t generation;
     uint32_t address_bytes;
     uint64_t check; /* of all before, then of what follows */
-    unsigned char node[GF_NODE_OFFER_BYTES];
 };
-_Static_assert(sizeof(struct endpoint_head) == 32 + GF_NODE_OFFER_BYTES, "no padding");
+_Static_assert(sizeof(struct endpoint_head) == 32, "no padding");
 
 static uint32_t ucx_version(void)
 {
@@ -41,7 +37,6 @@ static uint64_t endpoint_check(const struct endpoint_head *head, const unsigned 
                                size_t rest_bytes)
 {
     uint64_t check = gf_fnv_bytes(GF_FNV_START, head, offsetof(struct endpoint_head, check));
-    check = gf_fnv_bytes(check, head->node, sizeof head->node);
     return gf_fnv_bytes(check, rest, rest_bytes);
 }
 
@@ -60,7 +55,6 @@ gf_status gf_ucx_endpoint(struct gf_link *link, void *endpoint_out, size_t *size
     size_t address_bytes = 0;
     ucs_status_t ucs;
     if (!ucx->is_open) return GF_ERR_STATE;
-    gf_node_offer_put(ucx->node, head.node);
     ucs = ucp_worker_get_address(ucx->worker, &address, &address_bytes);
     if (ucs != UCS_OK)
         return gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "ucp_worker_get_address", ucs,
@@ -186,14 +180,9 @@ gf_status gf_ucx_connect(struct gf_link *link, uint32_t peer, const void *endpoi
     if (!ucx->is_open)
         return gf_ucx_fault(ucx, GF_ERR_STATE, peer, "connect", UCS_OK, "rank %u: a reset failed",
                             peer);
-    if ((ucx->endpoints[peer] != NULL) || ((ucx->gpu == NULL) && gf_node_has(ucx->node, peer)))
-        return GF_OK;
+    if (ucx->endpoints[peer] != NULL) return GF_OK;
     status = endpoint_read(ucx, peer, endpoint, size_bytes, &head);
     if (status != GF_OK) return status;
-    status = gf_node_connect(ucx->node, peer, head.node, sizeof head.node,
-                             gf_clock_monotonic.now_ns(NULL));
-    if ((status == GF_OK) && (ucx->gpu == NULL)) return GF_OK;
-    if ((status != GF_OK) && (status != GF_ERR_PEER)) return status;
     return network_connect(ucx, peer, (const unsigned char *)endpoint + sizeof head);
 }
 

@@ -258,7 +258,7 @@ static void open_all(const char *address)
                                   .streams = streams,
                                   .checksum = checksum,
                                   .private_memory = true,
-                                  .one_node = true, /* connections are adopted */
+                                  .adopts = true,
                                   .log = {log_line, NULL}};
     struct gf_fault fault = {.code = GF_OK};
     void *state = aligned_alloc(64, gf_link_tcp.state_bytes(&setup));
@@ -303,7 +303,7 @@ static int idle(uint32_t peers)
                                   .requests_max = 128,
                                   .message_bytes_max = 16u << 20,
                                   .private_memory = true,
-                                  .one_node = true,
+                                  .adopts = true,
                                   .log = {log_line, NULL}};
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t bytes = sizeof at;

@@ -113,7 +113,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                   .requests_max = REQS_MAX,
                                   .streams = STREAMS,
                                   .private_memory = true,
-                                  .one_node = true, /* connections are adopted */
+                                  .adopts = true,
                                   .message_bytes_max = SIZE_MAX_BYTES,
                                   .checksum = checksum,
                                   .credit_bytes = (data[0] & 2) ? 2048 : 65536};

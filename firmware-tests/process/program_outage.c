@@ -1,12 +1,10 @@
-/* An elastic appliance that knows nothing of outages: steps of a millisecond, gf_regroup_begin() where one
- * fails or somebody waits to come in. It ends with all others once the file STOP is there, and says what it
- * has come to. program_outage CONFIGURATION STOP [ENDED HOLD]
- * ENDED: a file with the member ids that have ended, which takes the place of a launcher's list. While
- * HOLD is there, who waits is let wait. SIGUSR1 lets the rank leave. */
+/* An elastic appliance that knows nothing of outages: steps of a millisecond, gf_regroup_begin()
+ * where one fails or somebody waits to come in. It ends with all others once the file STOP is
+ * there, and says what it has come to. program_outage CONFIGURATION STOP
+ * SIGUSR1 lets the rank leave. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -17,8 +15,6 @@
 
 static const struct gf_tensor tensors[] = {{.name = "weight", .elem_count = ELEMS}};
 static unsigned left_out;
-static const char *ended_path, *hold_path;
-static int ended_fd;
 static volatile sig_atomic_t leaves;
 
 static void leave_ask(int number)
@@ -30,27 +26,6 @@ static void leave_ask(int number)
 static bool exists(const char *path)
 {
     return (path != NULL) && (access(path, F_OK) == 0);
-}
-
-/* As gf-run tells its ranks; once, before the context is opened, from nobody yet. */
-static void ended_tell(void)
-{
-    unsigned char bits[GF_WORLD_MAX / 8] = {0};
-    unsigned id;
-    FILE *file = (ended_path != NULL) ? fopen(ended_path, "r") : NULL;
-    while ((file != NULL) && (fscanf(file, "%u", &id) == 1) && (id < GF_WORLD_MAX))
-        bits[id / 8] |= (unsigned char)(1u << (id % 8));
-    if (file != NULL) (void)fclose(file);
-    (void)!pwrite(ended_fd, bits, sizeof bits, 0);
-}
-
-static void ended_open(void)
-{
-    char number[16];
-    ended_fd = memfd_create("gf-ended", 0);
-    (void)snprintf(number, sizeof number, "%d", ended_fd);
-    (void)setenv("GF_ENDED_FD", number, 1);
-    ended_tell();
 }
 
 static gf_status step(gf_context *gf, const char *stop)
@@ -70,17 +45,12 @@ static gf_status step(gf_context *gf, const char *stop)
     return (status == GF_OK) ? gf_update(gf, 0.01f) : status;
 }
 
-/* Until an epoch has begun, or no other can. */
+/* Until a generation has begun, or no other can. */
 static gf_status change(gf_context *gf, gf_status status)
 {
-    while ((status < 0) || ((gf_regroup_due(gf) > 0) && !exists(hold_path))) {
-        const struct timespec pause = {.tv_nsec = 1000000};
+    while ((status < 0) || (gf_regroup_due(gf) > 0)) {
         if (gf_regroup_begin(gf) < 0) return status;
-        while ((ended_path != NULL) && ((status = gf_regroup_poll(gf)) == GF_AGAIN)) {
-            ended_tell();
-            (void)nanosleep(&pause, NULL);
-        }
-        if (ended_path == NULL) status = gf_regroup_wait(gf);
+        status = gf_regroup_wait(gf);
         if ((status == GF_OK) && gf_left(gf)) return GF_OK;
         if (status == GF_OK) left_out += gf_left_out(gf) ? 1u : 0u;
     }
@@ -97,18 +67,13 @@ static unsigned weights_hash(gf_context *gf)
 
 int main(int argc, char **argv)
 {
-    const struct gf_config own = {.exchange.average = GF_AVERAGE_RANKS,
+    const struct gf_config own = {.job.elastic = true,
+                                  .exchange.average = GF_AVERAGE_RANKS,
                                   .optimizer.kind = GF_OPTIMIZER_SGD,
                                   .log = gf_log_stderr};
     void *memory = NULL;
     gf_context *gf = NULL;
-    if ((argc != 3) && (argc != 5))
-        return fprintf(stderr, "program_outage CONFIGURATION STOP [ENDED HOLD]\n"), 2;
-    if (argc == 5) {
-        ended_path = argv[3];
-        hold_path = argv[4];
-        ended_open();
-    }
+    if (argc != 3) return fprintf(stderr, "program_outage CONFIGURATION STOP\n"), 2;
     (void)signal(SIGUSR1, leave_ask);
     gf_status status = gf_open_file(argv[1], &own, 0, tensors, 1, aligned_alloc, &memory, &gf);
     if (status == GF_OK) status = gf_open_wait(gf);

@@ -1,8 +1,7 @@
 #!/bin/sh
 # suite: long (JOBS jobs, default 100, 3 s each)
-# Rank 0 of 2 is killed and started again at once, with gf-run's list of the ended: rank 1 alone is half
-# without the lowest id, so it goes on by that list, or with the process that waits. Each job trains until
-# it is ended from here, so each kill meets one that trains. It has gone on once rank 0 saves more steps.
+# Rank 0 of 2 is killed and started again at once: rank 1 goes on alone, or with the process that waits. Each job
+# trains until it is ended from here, so each kill meets one that trains. It has gone on once rank 0 saves more steps.
 set -u
 . firmware-tests/support/shell.sh
 . firmware-tests/support/elastic.sh

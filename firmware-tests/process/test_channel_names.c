@@ -129,7 +129,7 @@ TEST(a_rank_of_another_job_names_the_one_that_is_there)
         hub_turn();
         hub_now_ns += HUB_SECOND / 2;
     }
-    assert_non_null(strstr(heard[1].text, "; job 4711 is there: is GF_JOB the same on all ranks"));
+    assert_non_null(strstr(heard[1].text, "; job 4711 is there: do GF_JOB or MASTER_ADDR differ?"));
     assert_int_equal(heard[1].end, GF_CHANNEL_BROKE);
 }
 

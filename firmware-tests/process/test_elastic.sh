@@ -1,5 +1,5 @@
 #!/bin/sh
-# gf-train --elastic over real processes: kill -9 of any rank (the coordinator too) in the middle of a run; the others go
+# gf-train --elastic over real processes: kill -9 of any rank in the middle of a run; the others go
 # on as one world and end with the same weights, within a point of the undisturbed accuracy. RUNS a transport (default 1);
 # what was measured is printed.
 set -u
@@ -50,7 +50,7 @@ stopped() { # RANKS VICTIM MS TRANSPORTS: silent past the deadline it is left ou
     own_files "$1" none || code=$?
     steps=1000 every=10
     [ $code -eq 0 ] || { echo "exit $code"; show; return 1; }
-    grep -q "went on without rank $2: .*it waits to come in again" "$scratch/log" &&
+    grep -q "went on without rank $2: it has come in again" "$scratch/log" &&
         [ "$(grep -c ' 1 came in, 0 left$' "$scratch/log")" -eq $(($1 - 1)) ] || { show 30; return 1; }
     near "$(accuracy "$scratch/log")" "$long"
 }

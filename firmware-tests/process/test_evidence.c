@@ -207,7 +207,7 @@ static void end_open(size_t n, uint32_t rank, int fd)
                                         .requests_max = REQS_MAX,
                                         .message_bytes_max = LARGE_BYTES,
                                         .private_memory = true,
-                                        .one_node = true};
+                                        .adopts = true};
     *end = (struct end){.link = NULL};
     end->state = aligned_alloc(64, gf_link_tcp.state_bytes(&setup));
     end->sends = aligned_alloc(64, sizeof(struct gf_req));
@@ -401,7 +401,7 @@ TEST(an_end_that_the_other_one_made_is_broken_a_second_later)
                                                .requests_max = REQS_MAX,
                                                .message_bytes_max = LARGE_BYTES,
                                                .private_memory = true,
-                                               .one_node = true};
+                                               .adopts = true};
     struct gf_fault fault = {.code = GF_OK};
     struct gf_link *link;
     int fds[2];

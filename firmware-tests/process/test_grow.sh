@@ -1,6 +1,6 @@
 #!/bin/sh
 # gf-run --max and gf-train --elastic over real processes: a signal starts one more rank, another makes a rank leave,
-# the coordinator too. Nobody fails, the run ends with the others and the same weights on all of them.
+# rank 0 too. Nobody fails, the run ends with the others and the same weights on all of them.
 # suite: long
 set -u
 . firmware-tests/support/shell.sh

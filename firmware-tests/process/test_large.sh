@@ -33,8 +33,8 @@ check "hosts_have_jumbo_frames" jumbo 9000
 check "of_which_those_up_to_1514_bytes_pass" longest 1514
 check "small_messages_pass" perf one 1K 5
 check_not "only_large_messages_are_lost" perf one 1M 5
-mtu='do not reach rank [01]:.* \(small messages pass, packets of 9000 bytes do not: MTU\?\)'
-check "and_the_error_of_each_rank_says_mtu" same 2 "$(grep -cE "$mtu" "$scratch/out")"
+mtu='is not acknowledged:.* \(small messages pass, packets of 9000 bytes do not: MTU\?\)'
+check "and_the_error_of_each_rank_says_mtu" same 2 "$(grep -cE "error: .*$mtu" "$scratch/out")"
 check_not "preflight_fails" preflight one
 check "its_words_of_the_first_frames_are_mtu" \
     said '^fail  large .* a small frame came from 1 rank, one of 4096 bytes did not: MTU'

@@ -339,22 +339,23 @@ RANKS_TEST(links_of_one_process_are_independent, 1, 0)
     }
     for (uint32_t up = 0, i = 0; up < 2; i = 1 - i) { /* in turns: each waits for the other */
         gf_status status;
-        RANK_CHECK(one, gf_link_ucx.endpoint(both_ranks[i]->link, endpoint, &size_bytes) == GF_OK);
-        status = gf_link_ucx.connect(both_ranks[1 - i]->link, i, endpoint, size_bytes);
+        RANK_CHECK(one,
+                   gf_link_front.endpoint(both_ranks[i]->link, endpoint, &size_bytes) == GF_OK);
+        status = gf_link_front.connect(both_ranks[1 - i]->link, i, endpoint, size_bytes);
         RANK_CHECK(one, status >= 0);
         up = (status == GF_OK) ? up + 1 : 0;
     }
-    RANK_CHECK(one, (gf_link_ucx.map(one->link, 1) != NULL) == is_in_node(one));
+    RANK_CHECK(one, (gf_link_front.map(one->link, 1) != NULL) == is_in_node(one));
     ranks_fill(out[0][5], 1u << 20, 3);
     ranks_recv(&other, 0, 0, ranks_tag(0), in[0][5], 1u << 20);
     ranks_send(one, 0, 1, ranks_tag(0), out[0][5], 1u << 20);
-    while (gf_link_ucx.test(other.link, other.reqs[0]) == GF_AGAIN) {
-        (void)gf_link_ucx.progress(one->link);
-        (void)gf_link_ucx.progress(other.link);
+    while (gf_link_front.test(other.link, other.reqs[0]) == GF_AGAIN) {
+        (void)gf_link_front.progress(one->link);
+        (void)gf_link_front.progress(other.link);
     }
     RANK_CHECK(one, ranks_filled(in[0][5], 1u << 20, 3));
     ranks_close(&other);
-    (void)gf_link_ucx.progress(one->link);
+    (void)gf_link_front.progress(one->link);
 }
 
 /* Looked at before main(), where cmocka puts its own. */

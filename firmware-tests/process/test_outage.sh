@@ -16,19 +16,19 @@ await_() { # PATTERN: until all ranks have said it, for 20 s
     return 1
 }
 show() { for log in "$scratch"/log.*; do echo "== ${log##*/}"; tail -n 12 "$log"; done; return 1; }
-# Each epoch began at each of its ranks once, and all of them say how many those are.
+# Each generation began at each of its ranks once, and all of them say how many those are.
 one_side() {
-    sed -n 's/.*rank \([0-9]*\) of \([0-9]*\): epoch \([0-9]*\) has begun .*/\3 \1 \2/p' "$scratch"/log.* | awk '
-        { if (seen[$1, $2]++ || (($1 in of) && of[$1] != $3)) { print "two sides of epoch " $1; bad = 1 } of[$1] = $3 }
+    sed -n 's/.*rank \([0-9]*\) of \([0-9]*\): generation \([0-9]*\) has begun .*/\3 \1 \2/p' "$scratch"/log.* | awk '
+        { if (seen[$1, $2]++ || (($1 in of) && of[$1] != $3)) { print "two sides of generation " $1; bad = 1 } of[$1] = $3 }
         END { exit bad }'
 }
-# All are of one world again, by the last epoch that each of them has begun; where none has noticed, for all that time.
+# All are of one world again, by the last generation that each of them has begun; where none has noticed, for all that time.
 all_in() {
     for _ in $(seq 1 $((WITHIN * 10))); do
         sleep 0.1
         in=0
         for log in "$scratch"/log.*; do
-            last=$(sed -n 's/.* of \([0-9]*\): epoch .* has begun .*/\1/p' "$log" | tail -n 1)
+            last=$(sed -n 's/.* of \([0-9]*\): generation .* has begun .*/\1/p' "$log" | tail -n 1)
             [ "$last" != "$world" ] || in=$((in + 1))
         done
         [ $in -lt "$world" ] || return 0

@@ -1,5 +1,5 @@
 #!/bin/sh
-# gf-run --restart and gf-train --elastic over real processes: kill -9 of any rank (the coordinator too), which is started
+# gf-run --restart and gf-train --elastic over real processes: kill -9 of any rank, which is started
 # again and comes back into the run: it ends with the whole world, the same weights on all ranks, within a point of the
 # undisturbed accuracy. RUNS a transport (default 1); what was measured is printed.
 set -u
@@ -40,7 +40,7 @@ twice() { # RANKS VICTIM TRANSPORTS: it is killed again as soon as it has come b
     ended_whole "$1" "$long"
 }
 
-elsewhere() { # rank 0 is stopped and comes in again: it holds the job's address, and another rank coordinates
+stopped_before() { # rank 0 is stopped and comes in again; then another one dies, and comes back
     every=1000 job_start "-n 3 --restart 3" --steps 6000 --set link.private_memory=true --set link.idle=sleep \
         --set rendezvous.join_timeout=60s --set exchange.timeout=1s || return 1
     signal STOP 0
@@ -75,7 +75,7 @@ for private in false true; do
     measured "$scratch/times.$private" "$(memory $private): from kill -9 until the restarted rank trains"
 done
 check "3_ranks_three_deaths" twice 3 0 true
-check a_restart_while_rank_0_follows_another elsewhere
+check a_restart_after_rank_0_was_left_out stopped_before
 check nobody_at_the_address alone 1 'cannot reach'
 check what_it_is_told_is_checked alone yes "GF_REJOIN='yes': expected 0 or 1"
 finish

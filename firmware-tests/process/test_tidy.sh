@@ -13,7 +13,7 @@ sources 'c|h|cu|cuh|cc|sh|py|awk' >"$scratch/code"
 
 # Public functions that only read or name something: the others begin with GF_COMPUTES() (drivers/arithmetic.h).
 reads="rank world first_rank first_world world_max gradient weight weight_half metric step_skipped gradient_scale"
-reads="$reads loss_scale block exchange_take abort state_bytes epoch_due joiners left left_out rejoined steps"
+reads="$reads loss_scale block exchange_take abort state_bytes regroup_due joiners left left_out rejoined steps"
 reads="$reads error_last path_name stats_read trace_read status_name type_size_bytes"
 reads="$reads operation_name algorithm_name log_stderr error_text struct_bytes"
 
@@ -29,6 +29,7 @@ reads="$reads operation_name algorithm_name log_stderr error_text struct_bytes"
             if (from ~ /^drivers/) return 0
             if (from ~ /^ops/) return to ~ /^ops\//
             if (from ~ /^config/) return to ~ /^lib\/settings\//
+            if (from ~ /^lib/ && to ~ /^lib\/control\//) return to ~ /\/(control|regroup)\.h$/
             if (from ~ /^lib/) return to ~ /^(lib|ops)\//
             if (to ~ /^(config|tools\/common)\//) return 1
             if (from == "tools/coordinator") return to ~ /^lib\/control\//
@@ -63,17 +64,7 @@ reads="$reads operation_name algorithm_name log_stderr error_text struct_bytes"
         /^[a-z].*[a-z_0-9]\(.*[,;]/ && !/^typedef/ {
             if (said !~ /[A-Za-z]/ && !/\/\*/) n[FILENAME]++
             if ($0 ~ /_wait(_for)?\(/ && said $0 !~ /[Bb]lock/) n[FILENAME]++
-        } END { for (f in n) print "declaration", f, n[f] }' lib/gradientflow.h lib/types.h lib/configuration.h lib/schedule.h config/config.h $(echo drivers link gpu rendezvous clock fault | sed 's|[a-z]*|drivers/&.h|g')
-    # The view change: the table of the README is the code's, and the model has each of its actions.
-    sed -n '/^    {[A-Z]/ { /},$/!N; s/,\n */, /
-        s/^    {\([A-Z_|, ]*\), gf_view_\([a-z_]*\), \([A-Z| ]*\)},$/|\1, \2, \3|/p; }' lib/elastic/view.c |
-        sed 's/ | /;/g; s/, /|/g; y/;/,/' >"$scratch/rules"
-    sed -n '/^|state|/,/^$/p' lib/elastic/README.md | sed '1,2d; /^$/d' | diff - "$scratch/rules" | grep -c '^[<>]' |
-        awk '$1 > 0 { print "states lib/elastic/README.md", $1 }'
-    [ -s "$scratch/rules" ] || echo "states lib/elastic/view.c 1"
-    cut -d'|' -f5 "$scratch/rules" | sort -u | while read -r act; do
-        grep -q "gf_view_$act\>" firmware-tests/sim/membership.pml || echo "states $act 1"
-    done
+        } END { for (f in n) print "declaration", f, n[f] }' lib/gradientflow.h lib/types.h lib/configuration.h lib/schedule.h config/config.h $(echo drivers link gpu channel clock fault | sed 's|[a-z]*|drivers/&.h|g')
     # A public function computes with the default mode of floating point, or only reads.
     cat lib/gradientflow.h lib/schedule.h lib/types.h lib/configuration.h config/config.h |
         sed -nE 's/^[a-z][a-z0-9_ *]*[ *](gf_[a-z0-9_]+)\(.*/\1/p' |
@@ -83,9 +74,9 @@ reads="$reads operation_name algorithm_name log_stderr error_text struct_bytes"
         /^[a-z].*\(/ { name = $0; sub(/\(.*/, "", name); sub(/.*[ *]/, "", name) }
         /^    GF_COMPUTES\(\);$/ && before == "{" { delete lacks[name] }
         { before = $0 } END { for (name in lacks) print "computes", name, 1 }'
-    # A rank becomes a member id, and back, in one place each.
-    grep -nE '(\<ids|id_of|members)\[|epoch_rank' $(sources 'c|h' | grep -E '^(lib|ops|drivers)/') |
-        grep -vE '^(drivers/link\.h|lib/membership/members_state\.h):|return members->table\[id\]\.epoch_rank;' | awk -F: '{ print "ranks", $1, 1 }' | sort -u
+    # Outside of lib/control/ there are ranks of a generation, and no ids of processes.
+    grep -nE '(\<ids|_ids|id_of|members)\[' $(sources 'c|h' | grep -E '^(lib|ops|drivers)/' | grep -v '^lib/control/') |
+        awk -F: '{ print "ranks", $1, 1 }' | sort -u
     # A header that some .c includes before all others was compiled alone there; the others are here.
     sources c | xargs awk 'FNR == 1 { seen = 0 }
         !seen && /^ *# *include/ { seen = 1
@@ -103,7 +94,7 @@ reads="$reads operation_name algorithm_name log_stderr error_text struct_bytes"
 } >"$found"
 sed -n 's/^lacks alone //p' "$found" | while read -r header lacks; do skip "tidy_alone" "$header: there is no <$lacks>"; done
 
-for rule in include width todo readme declaration states computes ranks alone; do
+for rule in include width todo readme declaration computes ranks alone; do
     grep "^$rule " "$found" | awk -v list="$allowed" '
         BEGIN { while ((getline row < list) > 0) { split(row, p, " "); most[p[1] " " p[2]] = p[3] } }
         $3 > most[$1 " " $2] { printf "%s: %s (%d are allowed); ", $2, $3, most[$1 " " $2] }' >"$scratch/why"

@@ -66,12 +66,12 @@ taken() {
     torchrun_far 1 1
     wait
     [ $code_ -eq 1 ] || { echo "exit $code_"; return 1; }
-    said "cannot listen at 127.0.0.1:$port: .*: set GF_ADDRESS, or there are two ranks 0"
+    said "cannot listen at 127.0.0.1:$port: .*: set GF_ADDRESS, or there are two coordinators"
 }
 # shellcheck disable=SC2046
 port=$(env $(torch_env 1 1 localhost) LOCAL_WORLD_SIZE=1 timeout 20 "$who" 1 - \
     rendezvous.join_timeout=1ms rendezvous.insecure=true 2>&1 |
-    sed -n 's/.*rank 0 at 127.0.0.1:\([0-9]*\).*/\1/p')
+    sed -n 's/.*coordinator at 127.0.0.1:\([0-9]*\).*/\1/p')
 in_range() {
     [ "${port:-0}" -ge 20000 ] && [ "${port:-0}" -le 25999 ] || { echo "<$port>"; return 1; }
 }
@@ -96,7 +96,7 @@ both_at_one_port() {
     codes_=$(cat "$scratch"/1.[01].code "$scratch"/1000.[01].code | paste -sd, -)
     [ "$codes_" = 0,0,1,1 ] && said "job 1 rank 0 of 2: sum 2$" &&
         said "another job or context has that port: set GF_ADDRESS" &&
-        said "job id [0-9]+ at rank 0, [0-9]+ at rank 1: another job's address, or GF_JOB or MASTER_ADDR differ"
+        said "job id [0-9]+ at the coordinator, [0-9]+ at this process: another job's address, or GF_JOB or MASTER_ADDR differ"
 }
 check "two_at_one_port_say_why_not" both_at_one_port
 
@@ -169,7 +169,7 @@ refused "a_batch_script_is_no_rank" \
 
 # A launcher has chosen another host for rank 0 than the one that the address is of.
 refused "rank_0_on_another_host_says_so" \
-    "rank 0 runs here, and this host does not have that address .*; torchrun says rank 0's where" \
+    "runs here, .*and this host does not have that address .*; torchrun says rank 0's where" \
     env GF_RANK=0 GF_WORLD=2 "$who" 1 - rendezvous.insecure=true rendezvous.address=203.0.113.9:7117
 
 # ---- two contexts of one process ----

@@ -111,6 +111,7 @@ TEST(survivors_of_a_world_too_large_keep_to_messages)
     struct world_setup setup = setup_of((const uint32_t[8]){WORLD}, GF_ALGORITHM_AUTO);
     struct world_step step = {.order = WORLD_FORWARD};
     setup.config.rendezvous.join_timeout_ns = UINT64_C(8000000000);
+    setup.config.job.elastic = true;
     WORLD(w);
     (void)world_interrupted_run(&w, &setup, WORLD - 1, 3, act_kill_two);
     world_run(&w, world_regroup_progress, NULL);

@@ -274,8 +274,11 @@ static gf_status job_progress(struct world *w, uint32_t rank, void *arg)
     for (uint32_t other = 0; other < w->world; other++)
         if (gf_sim_is_dead(w->sim, other)) generation_log_died(&job->generations, other);
     if (gf_sim_is_dead(w->sim, rank) || (gf == NULL) || (gf->control == NULL)) return status;
-    struct generation_seen seen = {.number = gf_control_generation(gf->control)->number,
-                                   .members = world_members(gf)};
+    struct generation_seen seen = job->generations.last[rank];
+    if (gf_control_generation(gf->control)->number != seen.number) {
+        seen.number = gf_control_generation(gf->control)->number;
+        seen.members = world_members(gf);
+    }
     if (!generation_log_note(&job->generations, rank, &seen))
         fail_msg("%s", job->generations.error);
     return status;

@@ -8,6 +8,8 @@
 #     net_shape HOST RATE, net_cable HOST up|down    another rate; its carrier goes with the cable
 #     net_lose HOST PERCENT        so much of what leaves it is lost, drawn anew for each packet; 0: nothing
 #     net_second RATE              every host gets eth1 too, in a network of its own: net_second_address i
+#     net_close HOST PORT             no packet of TCP from or to that port passes its cable; 0: all pass again
+#     net_pids HOST COMMAND [RANK]    processes of that name there; of a rank alone
 #     net_forget                   nobody remembers that a host could not be found, which would fail a job that begins now
 #     net_missing                  why there can be no hosts here; nothing where there can
 #     net_down                     with what still runs there
@@ -101,6 +103,28 @@ net_config() {
 # Payload bytes a second of a link, of its rate in Mbit/s: 1448 of 1538 bytes on the wire are payload, but the bucket
 # counts neither preamble, gap nor checksum (24 bytes).
 net_payload() { awk -v mbit="$1" 'BEGIN { print mbit * 1e6 / 8 * 1448 / 1514 }'; }
+# Ten instructions: is it IPv4, TCP, and one of its ports this one?
+net_close() {
+    net_sw="ip netns exec $net_prefix-sw tc" net_port="dev port$1"
+    # shellcheck disable=SC2086
+    $net_sw qdisc del $net_port clsact 2>/dev/null
+    [ "$2" -ne 0 ] || return 0
+    # shellcheck disable=SC2086
+    $net_sw qdisc add $net_port clsact || return 1
+    for net_way in ingress egress; do
+        # shellcheck disable=SC2086
+        $net_sw filter add $net_port $net_way bpf direct-action bytecode \
+            "10,40 0 0 12,21 0 6 2048,48 0 0 23,21 0 4 6,40 0 0 34,21 3 0 $2,40 0 0 36,21 1 0 $2,6 0 0 0,6 0 0 2" ||
+            return 1
+    done
+}
+net_pids() {
+    for net_pid in $(ip netns pids "$net_prefix-$1"); do
+        [ "$(cat "/proc/$net_pid/comm" 2>/dev/null)" = "$2" ] || continue
+        [ -z "${3:-}" ] || tr '\0' '\n' <"/proc/$net_pid/environ" | grep -Eqx "(GF_RANK|SLURM_PROCID)=$3" || continue
+        echo "$net_pid"
+    done
+}
 net_wait() {
     net_code=0
     for net_pid in $net_pids; do

@@ -9,7 +9,6 @@ struct real_rank {
     uint32_t rank;
     uint32_t node;
     struct gf_link *link;
-    struct gf_link_setup setup; /* as it was opened, or made anew, last */
 };
 
 struct real_links {
@@ -21,6 +20,13 @@ static struct gf_link_driver real;
 static const struct gf_link_driver *inner;
 static struct real_links *opens; /* the world that was opened last */
 
+static struct real_rank *rank_of(const struct gf_link *link)
+{
+    struct real_rank *self = opens->ranks;
+    while (self->link != link) self++;
+    return self;
+}
+
 /* ---- several nodes in one process ---- */
 
 __attribute__((weak)) void __real_gf_node_host_look(struct gf_node *node); /* REAL_SUITES have it */
@@ -28,7 +34,7 @@ void __wrap_gf_node_host_look(struct gf_node *node);
 void __wrap_gf_node_host_look(struct gf_node *node)
 {
     __real_gf_node_host_look(node);
-    if (opens != NULL) node->host += 2 * (uint64_t)opens->ranks[node->rank].node;
+    if (opens != NULL) node->host += 2 * (uint64_t)rank_of(node->link)->node;
 }
 
 static void nodes_set(struct real_links *all, const struct gf_sim_setup *sim)
@@ -55,6 +61,9 @@ static struct gf_link_setup setup_of(const struct gf_link_setup *setup)
     if (self != NULL) own.address = "127.0.0.1:7117"; /* the way to it is loopback */
     own.key_file = own.bind = own.ports = NULL;
     own.keepalive_ns = UINT64_C(5000000000);
+    /* who opens it without a join has the network at once */
+    if (own.networks[GF_NETWORK_LINK] == NULL) own.network = GF_NETWORK_LINK;
+    own.networks[GF_NETWORK_LINK] = inner;
     if (inner == &gf_link_tcp) return own;
     own.transports = "tcp";
     own.devices = "lo";
@@ -65,13 +74,7 @@ static struct gf_link_setup setup_of(const struct gf_link_setup *setup)
 static size_t state_bytes(const struct gf_link_setup *setup)
 {
     const struct gf_link_setup own = setup_of(setup);
-    return inner->state_bytes(&own);
-}
-
-static size_t memory_bytes(const struct gf_link_setup *setup)
-{
-    const struct gf_link_setup own = setup_of(setup);
-    return inner->memory_bytes(&own);
+    return gf_link_front.state_bytes(&own);
 }
 
 static gf_status real_open(const struct gf_link_setup *setup, void *state,
@@ -81,37 +84,10 @@ static gf_status real_open(const struct gf_link_setup *setup, void *state,
     gf_status status;
     struct real_rank *self = setup->arg;
     opens = self->all;
-    status = inner->open(&own, state, link_out, fault_out);
-    if (status != GF_OK) return status;
-    (*link_out)->driver = &real;
-    self->link = *link_out;
-    self->setup = *setup;
-    return GF_OK;
-}
-
-static struct real_rank *rank_of(const struct gf_link *link)
-{
-    struct real_rank *self = opens->ranks;
-    while (self->link != link) self++;
-    return self;
-}
-
-static gf_status reset_note(struct gf_link *link, uint32_t generation, uint32_t rank,
-                            uint32_t world)
-{
-    struct gf_link_setup *setup = &rank_of(link)->setup;
-    setup->generation = generation;
-    setup->rank = rank;
-    setup->world = world;
-    return inner->reset(link, generation, rank, world);
-}
-
-/* A fabric's driver is opened where there are several nodes, and has no such call; here it carries
- * all worlds, and keeps its network. */
-static gf_status network_keep(struct gf_link *link, bool on)
-{
-    const struct gf_link_setup *setup = &rank_of(link)->setup;
-    return inner->reset(link, setup->generation, setup->rank, setup->world);
+    self->link = state; /* a link's state begins with it */
+    status = gf_link_front.open(&own, state, link_out, fault_out);
+    if (status == GF_OK) (*link_out)->driver = &real;
+    return status;
 }
 
 const struct gf_link_driver *real_links_driver(void)
@@ -124,13 +100,12 @@ const struct gf_link_driver *real_links_driver(void)
         (void)fprintf(stderr, "GF_TEST_LINK=%s: there is no such link\n", name);
         exit(2);
     }
-    real = *inner;
+    real = gf_link_front;
     real.simulated = true; /* its ranks are one thread */
+    if (inner->req_size_bytes > real.req_size_bytes) real.req_size_bytes = inner->req_size_bytes;
+    real.endpoint_bytes_max += inner->endpoint_bytes_max;
     real.state_bytes = state_bytes;
-    if (real.memory_bytes != NULL) real.memory_bytes = memory_bytes;
     real.open = real_open;
-    real.reset = reset_note;
-    if (real.network == NULL) real.network = network_keep;
     return &real;
 }
 

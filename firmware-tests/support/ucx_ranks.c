@@ -99,19 +99,21 @@ void ranks_setup(struct ranks_one *one, const char *transports)
                                         .private_memory = !in_node,
                                         .devices = "lo",
                                         .insecure = true,
+                                        .network = GF_NETWORK_FABRIC,
+                                        .networks[GF_NETWORK_FABRIC] = &gf_link_ucx,
                                         .log = {.fn = log_keep, .user = one}};
 }
 
 gf_status ranks_open_try(struct ranks_one *one, struct gf_fault *fault_out)
 {
-    size_t state_bytes = (gf_link_ucx.state_bytes(&one->setup) + 63) / 64 * 64;
+    size_t state_bytes = (gf_link_front.state_bytes(&one->setup) + 63) / 64 * 64;
     one->state = aligned_alloc(64, state_bytes);
     memset(one->state, 0xa5, state_bytes);
     for (uint32_t i = 0; i < RANKS_REQS; i++) {
         one->reqs[i] = aligned_alloc(64, gf_link_ucx.req_size_bytes);
         memset((void *)one->reqs[i], 0xa5, gf_link_ucx.req_size_bytes);
     }
-    return gf_link_ucx.open(&one->setup, one->state, &one->link, fault_out);
+    return gf_link_front.open(&one->setup, one->state, &one->link, fault_out);
 }
 
 static void bytes_write(struct ranks_one *one, uint32_t peer, const void *data, size_t size_bytes)
@@ -133,7 +135,8 @@ void ranks_endpoint_swap(struct ranks_one *one, uint32_t peer, void *endpoint_ou
 {
     static unsigned char endpoint[2048];
     size_t size_bytes = 0;
-    RANK_CHECK(one, gf_link_ucx.endpoint_bytes_max <= sizeof endpoint);
+    RANK_CHECK(one, gf_link_ucx.endpoint_bytes_max + gf_link_front.endpoint_bytes_max <=
+                        sizeof endpoint);
     RANK_CHECK(one, one->link->driver->endpoint(one->link, endpoint, &size_bytes) == GF_OK);
     bytes_write(one, peer, &size_bytes, sizeof size_bytes);
     bytes_write(one, peer, endpoint, size_bytes);

@@ -112,7 +112,8 @@ TEST(the_walk_hands_out_what_it_measured)
         memset(parts.tensors, 1, LENGTH(tensors) * sizeof *parts.tensors);
         memset(parts.trace, 2, config.trace_records * sizeof *parts.trace);
         memset(parts.reqs, 3, msgs * drivers.link->req_size_bytes);
-        const struct gf_control_setup control_setup = gf_layout_control_setup(&layout, &layout.config);
+        const struct gf_control_setup control_setup =
+            gf_layout_control_setup(&layout, &layout.config);
         memset(parts.control, 4, gf_control_state_bytes(&control_setup));
         memset(shared.gradient, 5, layout.pool.gradient_bytes);
         memset(shared.staging, 6, layout.op_need.staging_bytes * config.exchange.buffers_active);

@@ -417,7 +417,8 @@ TEST(every_enum_value_has_a_name)
     assert_string_equal(gf_status_name(GF_AGAIN), "GF_AGAIN");
     assert_string_equal(gf_status_name((gf_status)-99), "unknown status");
     for (int status = -14; status <= 1; status++)
-        assert_int_equal(strncmp(gf_status_name((gf_status)status), "GF_", 3), 0);
+        assert_true((status == -12) || /* none has this number any more */
+                    (strncmp(gf_status_name((gf_status)status), "GF_", 3) == 0));
     for (unsigned i = 0; i < GF_OPERATION_COUNT; i++)
         assert_null(strstr(gf_operation_name((gf_operation)i), "unknown"));
     assert_string_equal(gf_operation_name(GF_OPERATION_COUNT), "unknown operation");

@@ -5,9 +5,7 @@
 #define GF_CONTROL_H
 
 #include "drivers/channel.h"
-
-/* What a rank's link has open beside the node's memory. */
-typedef enum gf_network { GF_NETWORK_NONE = 0, GF_NETWORK_LINK, GF_NETWORK_FABRIC } gf_network;
+#include "drivers/link.h"
 
 /* What must be the same on every rank; compared by the coordinator, a difference is an error on all
  * ranks that names the field, both ranks and both values. */
@@ -119,7 +117,7 @@ void gf_control_fault(struct gf_control *control, const struct gf_error *seen, u
 /* The coordinator has said whose fault it is, or this process has ended: gf_control_error(). */
 bool gf_control_is_found(const struct gf_control *control);
 const struct gf_error *gf_control_error(const struct gf_control *control);
-bool gf_control_is_lost(const struct gf_control *control); /* .. as the coordinator is lost */
+bool gf_control_is_lost(const struct gf_control *control);  /* .. as the coordinator is lost */
 bool gf_control_is_final(const struct gf_control *control); /* .. and there is no generation more */
 /* Its operations have ended: FAILED and found, or WORKS where `planned`. */
 void gf_control_ready(struct gf_control *control, const struct gf_members_progress *own,

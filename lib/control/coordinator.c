@@ -231,7 +231,10 @@ static void list_make(struct gf_coordinator *c)
     }
     c->next = ++c->used;
     c->listing = true;
-    for (uint32_t id = 0; id < c->setup.id_count; id++) c->rows[id].listed = 0;
+    for (uint32_t id = 0; id < c->setup.id_count; id++) {
+        c->rows[id].listed = 0;
+        c->rows[id].owed &= ~(1u << CONTROL_LIST); /* of the list before */
+    }
     for (uint32_t rank = 0; rank < world; rank++) {
         struct control_row *row = &c->rows[c->next_ids[rank]];
         row->listed = c->next;
@@ -281,6 +284,7 @@ static void row_begin(struct gf_coordinator *c, uint32_t id)
     bool listed = (row->listed == c->next);
     bool closed = control_is_member(row) && (row->said == CONTROL_SAID_BYE);
     bool is_told = control_is_member(row) && !listed && !closed;
+    row->comes_in = listed && row->waits && (c->go.number > 1);
     /* It was late: it comes in as one that waits. */
     row->waits =
         !listed && (row->waits || (was_ready && !row->cut)) && (row->connection != CONTROL_NONE);
@@ -295,6 +299,7 @@ static void row_begin(struct gf_coordinator *c, uint32_t id)
     row->patience_ns = 0;
     row->answered = 0;
     row->told_ns = row->calls_same = 0;
+    row->owed &= ~(1u << CONTROL_LIST);
     if (!listed &&
         ((row->owed & 1u << CONTROL_GO) != 0)) { /* it has had a part of the one before */
         c->channel->driver->drop(c->channel, row->connection);
@@ -497,7 +502,7 @@ static void gather_poll(struct gf_coordinator *c)
 {
     uint64_t part_ns = c->terms.join_timeout_ns / ((c->number == 0) ? 1 : 4);
     uint64_t broken_ns = c->terms.keepalive_ns + CONTROL_BROKEN_NS;
-    if (part_ns < broken_ns) part_ns = broken_ns;
+    if ((c->number != 0) && (part_ns < broken_ns)) part_ns = broken_ns;
     bool late = (c->now_ns - c->since_ns >= part_ns);
     if ((c->number == 0) && first_death_look(c)) return;
     if (!c->listing) { /* the first list */

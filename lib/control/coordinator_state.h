@@ -43,6 +43,7 @@ struct control_row {
     uint64_t member_process; /* as this process */
     uint32_t rank;
     control_said said;
+    bool comes_in; /* it came with this generation, from outside */
     bool leaves;
     bool planned;                        /* READY was said without a failure */
     bool closes;                         /* BYE was heard, and report.step is when */

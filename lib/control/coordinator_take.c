@@ -148,6 +148,7 @@ static void waits_take(struct gf_coordinator *c, struct control_row *row)
                     (c->number == 0) ? "rank %u is here" : "rank %u waits to come in",
                     row->offer.id);
     row->waits = true;
+    gf_control_owe(row, CONTROL_WAITING); /* it has reached the coordinator */
     if (control_is_listed(c, row)) {
         row->endpoint_for = 0; /* its connection broke after LIST */
         gf_control_owe(row, CONTROL_LIST);
@@ -230,6 +231,17 @@ static void takeover_look(struct gf_coordinator *c, const struct control_row *ro
     if ((standing.generation != 0) && is_complete(c, &standing)) take_over(c, &standing);
 }
 
+/* Who comes too late hears what the others did. */
+static void over_tell(struct gf_coordinator *c, uint32_t connection)
+{
+    bool joins = (c->number == 0) && (c->error.code < 0);
+    if (c->is_well || (c->error.text[0] == '\0'))
+        refuse(c, connection, GF_ERR_STATE, false, "the job has ended");
+    else
+        refuse(c, connection, joins ? c->error.code : GF_ERR_STATE, false, "%s%.200s",
+               joins ? "" : "the job has ended: ", c->error.text);
+}
+
 static void offer_take(struct gf_coordinator *c, uint32_t connection, struct gf_get *get)
 {
     struct control_offer offer = {0};
@@ -256,7 +268,7 @@ static void offer_take(struct gf_coordinator *c, uint32_t connection, struct gf_
     struct control_row *row = &c->rows[offer.id];
     if (c->state == GF_COORDINATOR_OVER) {
         bool is_told = row->member && (row->member_process == offer.process);
-        if (!is_told) refuse(c, connection, GF_ERR_STATE, false, "the job has ended");
+        if (!is_told) over_tell(c, connection);
         if (!is_told) return;
     } else if (!id_is_free(c, connection, &offer)) {
         return;

@@ -112,23 +112,48 @@ bool gf_control_lack_find(struct gf_coordinator *c, struct gf_error *error_out, 
     return count > 0;
 }
 
-/* Who has most broken edges, then the higher rank. Its edges go with it, until none is left. The
- * host of the coordinator can't be cut: if it has most of them the job ends. */
+/* Nobody else was there before this generation: the weights would go with it. */
+static bool is_last_of_old(const struct gf_coordinator *c, const struct control_row *row)
+{
+    if (row->comes_in) return false;
+    for (uint32_t rank = 0; rank < c->world; rank++) {
+        const struct control_row *other = &c->rows[c->rank_ids[rank]];
+        if ((other != row) && has_edges(c, other) && !other->comes_in) return false;
+    }
+    return true;
+}
+
+/* Who has most broken edges, then who came in with this generation, then the higher rank. */
+static bool goes_first(const struct control_row *row, const struct control_row *other)
+{
+    if (row->edges != other->edges) return row->edges > other->edges;
+    if (row->comes_in != other->comes_in) return row->comes_in;
+    return row->rank > other->rank;
+}
+
+static const struct control_row *culprit_of(const struct gf_coordinator *c)
+{
+    const struct control_row *culprit = NULL;
+    for (uint32_t a = 0; a < c->world; a++) {
+        const struct control_row *row = &c->rows[c->rank_ids[a]];
+        if ((row->edges == 0) || !control_may_be_cut(c, c->rank_ids[a])) continue;
+        if ((culprit != NULL) && !goes_first(row, culprit)) continue;
+        if (!is_last_of_old(c, row)) culprit = row;
+    }
+    return culprit;
+}
+
+/* The edges of a culprit go with it, until none is left. The host of the coordinator can't be cut:
+ * if it has most of them the job ends. */
 bool gf_control_edges_find(struct gf_coordinator *c, struct gf_error *error_out, bool *is_final_out)
 {
     for (uint32_t cut = 0;; cut++) {
-        uint32_t most = 0;
         uint32_t host_has = 0;
-        uint32_t culprit = GF_RANK_NONE;
         (void)edges_count(c, GF_RANK_NONE);
-        for (uint32_t a = 0; a < c->world; a++) {
-            const struct control_row *row = &c->rows[c->rank_ids[a]];
-            if (!control_may_be_cut(c, c->rank_ids[a])) host_has = row->edges;
-            if ((row->edges == 0) || (row->edges < most)) continue;
-            if (!control_may_be_cut(c, c->rank_ids[a])) continue;
-            most = row->edges;
-            culprit = a;
-        }
+        const struct control_row *first = culprit_of(c);
+        const uint32_t culprit = (first != NULL) ? first->rank : GF_RANK_NONE;
+        const uint32_t most = (first != NULL) ? first->edges : 0;
+        if (c->setup.host_id != GF_RANK_NONE) host_has = c->rows[c->setup.host_id].edges;
         if (culprit == GF_RANK_NONE) {
             if (cut > 0) others_text(c, cut, error_out);
             return cut > 0;

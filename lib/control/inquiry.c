@@ -23,13 +23,11 @@ static bool has_answered(const struct gf_coordinator *c, const struct control_ro
     return row->answered >= c->inquiry_first;
 }
 
-/* It does not answer, and nothing was heard of it for as long as an exchange may take, nor does its
- * connection come again. */
+/* It was asked and does not answer. It may compute, or be stopped, or its connection may have broken
+ * without a word: no evidence tells these apart, so it may come in again. */
 bool gf_control_is_silent(const struct gf_coordinator *c, const struct control_row *row)
 {
-    if (has_answered(c, row) || (c->now_ns < row->patience_ns)) return false;
-    return (row->connection == CONTROL_NONE) ||
-           (c->now_ns - row->heard_ns >= c->terms.exchange_timeout_ns);
+    return !has_answered(c, row) && (c->now_ns >= row->patience_ns);
 }
 
 /* ---- who has closed ---- */
@@ -97,10 +95,6 @@ static void lag_text(const struct gf_coordinator *c, const struct control_row *r
     char place[CONTROL_PLACE_BYTES];
     char waits[64] = "computing";
     char gap[48] = "";
-    if (!has_answered(c, row)) {
-        silent_text(c, row, 1, error_out);
-        return;
-    }
     gf_control_place(&row->report, place);
     error_out->code = GF_ERR_TIMEOUT;
     place_take(row, error_out);
@@ -131,8 +125,7 @@ static bool has_computed(const struct gf_coordinator *c, const struct control_ro
     return (row->report.free_ns >= timeout_ns / 2) || (row->report.unpolled_ns > 0);
 }
 
-/* Of those that computed the one that is furthest behind, if another is further or it was away; or
- * who does not answer although it was heard of. */
+/* Of those that computed the one that is furthest behind, if another is further or it was away. */
 static bool lag_find(struct gf_coordinator *c, struct gf_error *error_out, bool *is_final_out)
 {
     struct control_row *behind = NULL;
@@ -140,14 +133,14 @@ static bool lag_find(struct gf_coordinator *c, struct gf_error *error_out, bool 
     for (uint32_t rank = 0; rank < c->world; rank++) {
         struct control_row *row = &c->rows[c->rank_ids[rank]];
         if (!control_is_asked(row) || (row->said == CONTROL_SAID_READY)) continue;
-        if (has_answered(c, row) && (row->report.sequence > furthest))
-            furthest = row->report.sequence;
-        bool computes = !has_answered(c, row) || has_computed(c, row);
+        if (!has_answered(c, row)) continue;
+        if (row->report.sequence > furthest) furthest = row->report.sequence;
+        bool computes = has_computed(c, row);
         if (!computes || (c->now_ns < row->patience_ns)) continue;
         if ((behind == NULL) || (row->report.sequence < behind->report.sequence)) behind = row;
     }
     if (behind == NULL) return false;
-    bool was_here = has_answered(c, behind) && (behind->report.unpolled_ns == 0);
+    bool was_here = (behind->report.unpolled_ns == 0);
     if (was_here && (behind->report.sequence >= furthest)) return false;
     /* where the coordinator runs all go on with it once, as if nobody were at fault */
     if (control_may_be_cut(c, (uint32_t)(behind - c->rows)))
@@ -196,7 +189,7 @@ static bool nobody_find(struct gf_coordinator *c, struct gf_error *error_out)
                        c->seen.text);
     else
         (void)snprintf(error_out->text, sizeof error_out->text,
-                       "ranks wait for each other%s, and no message is known to be lost (rank %u "
+                       "ranks wait for each other%s, and no way is known to be cut (rank %u "
                        "asked; %s)",
                        again ? ", in this step for the second time" : "", c->seen_by, waits);
     return again;

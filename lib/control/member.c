@@ -7,7 +7,7 @@
  * A connection that breaks is dialled again; the member then offers itself and repeats its last
  * word, and so does the coordinator. No step needs the coordinator, so a member that works goes on
  * meanwhile. */
-#include "lib/control/member.h"
+#include "lib/control/member_state.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -19,60 +19,6 @@
 #define REDIAL_NS UINT64_C(50000000) /* and up to twice as long, drawn anew each time */
 #define NAP_NS UINT64_C(250000000)   /* of a gap between two polls at most this counts */
 #define EVENTS_MAX 256u
-
-struct gf_member {
-    struct gf_member_setup setup;
-    struct gf_channel *channel;
-    gf_member_state state;
-    uint64_t now_ns;
-    uint64_t since_ns; /* of the state */
-
-    bool connected;
-    bool unsent;     /* it takes nothing any more: its end is to be told */
-    bool taken;      /* a coordinator has spoken to it, */
-    bool taken_here; /* on this connection */
-    bool dials;
-    bool died;        /* the coordinator's kernel has said that its process has ended */
-    uint64_t dial_ns; /* next */
-    uint64_t lost_ns; /* the connection, or the begin */
-    uint64_t heard_ns;
-    uint64_t random;
-
-    uint32_t owed; /* bits 1 << control_frame */
-    uint32_t inquiry;
-    uint64_t status_ns;
-    uint64_t beat_ns;     /* its last heartbeat; 0: none in this generation */
-    uint64_t beat_for_ns; /* .. asks to be awaited for so long */
-    uint64_t waited_ns;   /* when it waited for somebody last */
-    uint64_t away_ns;     /* the end of the last time in which it did not poll, */
-    uint64_t away_for_ns; /* and how long that was */
-    uint64_t moved_ns;    /* since when it stands in one place, */
-    uint64_t spent_ns;    /* and in which its heartbeats count no more */
-    struct control_patience patience;
-    struct control_closed closed;
-    struct control_waiting awaits;
-    struct control_report moved;    /* the place, */
-    struct control_report reported; /* and that of the last STATUS */
-    struct control_report report;
-    struct control_fault fault;
-    bool found;
-    bool lost; /* by this member itself */
-    struct gf_error error;
-    struct control_ready ready;
-    struct control_refusal refusal; /* the last one that may be tried again */
-
-    struct control_standing standing;
-    struct gf_generation generation; /* under way */
-    struct gf_generation listed;     /* to come */
-    uint64_t listed_hash;
-    bool endpoint_due;
-    size_t endpoint_bytes, endpoint_sent;
-    uint32_t go_rank, go_at;  /* next expected */
-    uint32_t *sizes;          /* [id_count] of endpoints */
-    unsigned char *own;       /* [endpoint_bytes_max] */
-    unsigned char *endpoints; /* [id_count][endpoint_bytes_max] */
-    unsigned char scratch[GF_CHANNEL_PAYLOAD_MAX];
-};
 
 static bool is_over(const struct gf_member *member)
 {
@@ -300,6 +246,7 @@ static void frame_take(struct gf_member *member, const struct gf_channel_event *
 static void connected_take(struct gf_member *member)
 {
     member->connected = true;
+    member->heard_ns = member->now_ns; /* it has answered the handshake */
     member->unsent = member->taken_here = false;
     member->awaits.count = 0;
     member->dials = member->died = false;
@@ -328,6 +275,7 @@ static void ended_take(struct gf_member *member, const struct gf_channel_event *
     member->taken_here = false;
     member->connected = member->dials = false;
     member->died = (event->end == GF_CHANNEL_DIED);
+    (void)snprintf(member->how, sizeof member->how, "%.159s", event->text);
     member->random = member->random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
     member->dial_ns = member->now_ns + REDIAL_NS + (member->random >> 33) % REDIAL_NS;
     if (is_over(member)) return;
@@ -382,16 +330,18 @@ static void time_look(struct gf_member *member)
         enter(member, GF_MEMBER_GONE);
         return;
     }
-    if (!member->taken_here && (lost_ns >= join_ns)) {
+    /* one that it has reached says first what it waits for */
+    if (!member->taken_here && (lost_ns >= join_ns + (member->connected ? silence_ns : 0))) {
         if (member->refusal.text[0] != '\0')
             end(member, (gf_status)member->refusal.code, GF_RANK_NONE, "%s", member->refusal.text);
         else /* of the first join the deadline has passed */
             end(member, (member->generation.number == 0) ? GF_ERR_TIMEOUT : GF_ERR_PEER,
-                coordinator_rank(member), "the coordinator at %s cannot be reached, for %.1f s",
-                member->setup.address, (double)lost_ns / 1e9);
+                coordinator_rank(member), "the coordinator at %s cannot be reached, for %.1f s%s%s",
+                member->setup.address, (double)lost_ns / 1e9, (member->how[0] != '\0') ? ": " : "",
+                member->how);
         return;
     }
-    if (waits && (member->now_ns - member->heard_ns >= silence_ns) &&
+    if (waits && member->connected && (member->now_ns - member->heard_ns >= silence_ns) &&
         (member->now_ns - member->since_ns >= silence_ns))
         end(member, GF_ERR_PEER, coordinator_rank(member),
             "the coordinator at %s says nothing, for %.1f s", member->setup.address,

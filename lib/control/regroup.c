@@ -70,6 +70,7 @@ static void joined(gf_context *gf)
     change->state = GF_CHANGE_JOIN;
     change->sync_next = 0;
     if (change->plan.comes_in) change->own.partial = 1;
+    change->comes_in = change->comes_in || change->plan.comes_in;
 }
 
 static void begun(gf_context *gf)
@@ -82,12 +83,17 @@ static void begun(gf_context *gf)
     change->state = GF_CHANGE_NONE;
     change->own.partial = 0;
     if (gf->together_ns == 0) {
-        change->came_in = plan->comes_in;
+        change->came_in = change->comes_in;
     } else {
-        change->left_out = plan->comes_in;
+        change->left_out = change->comes_in;
     }
+    change->comes_in = false;
     gf->together_ns = gf_now(gf);
     change->count++;
+    if (change->left_out)
+        gf_log_line(&gf->log, GF_LOG_WARN,
+                    "the others went on without rank %u: it has come in again, as rank %u of %u",
+                    gf->config.job.rank, gf->rank, gf->world);
     gf_log_line(&gf->log, GF_LOG_INFO, "rank %u of %u: generation %u has begun after step %llu%s%s",
                 gf->rank, gf->world, gf->generation, (unsigned long long)plan->progress.steps,
                 (plan->progress.applied == 0) ? ", whose update nobody had applied" : "",

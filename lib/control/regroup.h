@@ -19,6 +19,7 @@ struct gf_change {
     bool leaves, left; /* gf_leave() */
     bool came_in;      /* this process was let into a job that had begun */
     bool left_out;     /* the generation under way took it in again */
+    bool comes_in;     /* on its way into one, the generations that failed meanwhile included */
     /* SYNC: 0: the words are posted next, 1: the pools, 2: config.state_extra as far as it goes
      * from where it lies, 3: its rests */
     uint32_t sync_next;

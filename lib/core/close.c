@@ -23,6 +23,19 @@ void gf_drivers_close(gf_context *gf)
     gf->gpu = NULL;
 }
 
+/* Whoever could go on and does not says so, or the others would wait for it. */
+static void give_up(gf_context *gf)
+{
+    if (gf->control == NULL) return;
+    gf_control_state stands = gf_control_stands(gf->control);
+    if ((stands == GF_CONTROL_LEAVES) || gf_control_is_final(gf->control)) return;
+    struct gf_error error = gf->error;
+    if (error.code == GF_OK) error.code = GF_ERR_ABORTED;
+    if (error.text[0] == '\0')
+        (void)snprintf(error.text, sizeof error.text, "it closed its context");
+    gf_control_fault(gf->control, &error, gf_steps(gf), true);
+}
+
 /* The others may still need what this rank has sent: progress until all have said that they
  * leave. Where the coordinator runs here the job would end with it, so nobody is left behind. */
 static gf_status leave_progress(gf_context *gf, void *arg)
@@ -80,16 +93,10 @@ static gf_status leave_begin(gf_context *gf)
     return GF_OK;
 }
 
-/* Whoever could go on and does not says so, or the others would wait for it. */
-static void give_up(gf_context *gf)
+static gf_status gave_up(gf_context *gf, gf_status status)
 {
-    gf_control_state stands = gf_control_stands(gf->control);
-    if ((stands == GF_CONTROL_LEAVES) || gf_control_is_final(gf->control)) return;
-    struct gf_error error = gf->error;
-    if (error.code == GF_OK) error.code = GF_ERR_ABORTED;
-    if (error.text[0] == '\0')
-        (void)snprintf(error.text, sizeof error.text, "it closed its context");
-    gf_control_fault(gf->control, &error, gf_steps(gf), true);
+    if (gf->phase == GF_PHASE_FAILED) give_up(gf);
+    return status;
 }
 
 /* GF_AGAIN: there is something to wait for; anything else is the answer. */
@@ -98,7 +105,7 @@ static gf_status leave_enter(gf_context *gf)
     gf_status status = gf_own(gf);
     if (status < 0) return status;
     (void)leave_begin(gf);
-    if (gf->phase == GF_PHASE_FAILED) return gf->error.code;
+    if (gf->phase == GF_PHASE_FAILED) return gave_up(gf, gf->error.code);
     return ((gf->phase == GF_PHASE_LEAVE) || (gf->phase == GF_PHASE_FAILING)) ? GF_AGAIN : GF_OK;
 }
 
@@ -106,14 +113,15 @@ gf_status gf_close_poll(gf_context *gf)
 {
     GF_COMPUTES();
     gf_status status = leave_enter(gf);
-    return (status == GF_AGAIN) ? leave_progress(gf, NULL) : status;
+    return (status == GF_AGAIN) ? gave_up(gf, leave_progress(gf, NULL)) : status;
 }
 
 gf_status gf_close_wait_for(gf_context *gf, uint64_t bound_ns)
 {
     GF_COMPUTES();
     gf_status status = leave_enter(gf);
-    return (status == GF_AGAIN) ? gf_wait_for(gf, leave_progress, NULL, bound_ns) : status;
+    return (status == GF_AGAIN) ? gave_up(gf, gf_wait_for(gf, leave_progress, NULL, bound_ns))
+                                : status;
 }
 
 /* What was told goes out before the connection ends. */
@@ -139,7 +147,7 @@ gf_status gf_close(gf_context *gf)
     status = leave_begin(gf);
     if ((status == GF_OK) && (gf->phase == GF_PHASE_LEAVE))
         status = gf_wait(gf, leave_progress, NULL);
-    if (gf->control != NULL) give_up(gf);
+    give_up(gf);
     if (gf->control != NULL) words_flush(gf);
     gf_failing_cut(gf);
     gf_drivers_close(gf);

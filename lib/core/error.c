@@ -259,7 +259,7 @@ bool gf_edge_is_broken(void *context, uint32_t rank, struct gf_fault *fault_out)
 {
     const gf_context *gf = context;
     if ((gf->error.code == GF_ERR_LINK) && (rank == gf->failing.link_peer)) return true;
-    if (gf_join_lacks(gf, rank)) return true;
+    if (gf_join_is_refused(gf, rank)) return true;
     if ((gf->link == NULL) || (gf->link->driver->edge_is_broken == NULL)) return false;
     return gf->link->driver->edge_is_broken(gf->link, rank, fault_out);
 }

@@ -40,10 +40,7 @@ struct unreached {
 static void unreached_note(gf_context *gf, uint32_t rank, struct unreached *unreached)
 {
     struct gf_fault fault = {.code = GF_OK, .peer = GF_RANK_NONE};
-    size_t bytes;
-    const void *endpoint = gf_control_endpoint(gf->control, rank, &bytes);
-    if (gf->link->driver->unreached == NULL) return;
-    gf->link->driver->unreached(gf->link, rank, endpoint, bytes, &fault);
+    if (!gf_edge_is_broken(gf, rank, &fault)) return;
     /* what this rank lacks, then what the kernel says */
     if ((fault.code == GF_OK) || (unreached->code == GF_ERR_SYSTEM)) return;
     if ((unreached->code != GF_OK) && (fault.code != GF_ERR_SYSTEM) &&
@@ -63,12 +60,9 @@ static void unreached_seek(gf_context *gf, struct unreached *unreached_out)
         if (is_awaited(gf, rank)) unreached_note(gf, rank, unreached_out);
 }
 
-bool gf_join_lacks(const gf_context *gf, uint32_t rank)
+bool gf_join_is_refused(const gf_context *gf, uint32_t rank)
 {
-    if ((gf->warm.unreached > 0) && bit_is(gf->warm.refused, rank)) return true;
-    return (gf->phase == GF_PHASE_JOIN) && (gf->warm.connect_ns != 0) &&
-           (gf_awake(gf) - gf->warm.connect_ns >= gf_grace_ns(gf->config.exchange.timeout_ns)) &&
-           is_awaited(gf, rank);
+    return (gf->warm.unreached > 0) && bit_is(gf->warm.refused, rank);
 }
 
 /* Some are still under way. A lost packet is sent again, a host may still come up: only the
@@ -205,7 +199,7 @@ static void opened(gf_context *gf)
     odd_tensors_tell(gf);
     gf_log_line(&gf->log, GF_LOG_INFO,
                 "rank %u of %u: open over %s, %u tensors in %u fused buffers", gf->rank, gf->world,
-                gf->link->driver->name, gf->tensor_count, gf->buffers.dense_count);
+                gf_link_name(gf->link), gf->tensor_count, gf->buffers.dense_count);
     if (gf->on_device)
         gf_log_line(&gf->log, GF_LOG_INFO, "rank %u: gradients lie on %s and travel %s", gf->rank,
                     gf->gpu->driver->name, gf_path_name(gf_path_of(gf)));

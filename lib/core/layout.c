@@ -76,7 +76,7 @@ struct gf_link_setup gf_layout_link(const struct gf_layout *layout, const struct
         .local = layout->local,
         .huge_pages = config->link.huge_pages,
         .private_memory = config->link.private_memory,
-        .one_node = true, /* until the join has shown several */
+        .networks = {NULL, layout->drivers.link, layout->drivers.fabric},
         .key_file = config->rendezvous.key_file,
         .trusted_fabric = config->link.trusted_fabric,
         .insecure = config->rendezvous.insecure,
@@ -98,18 +98,18 @@ static size_t most(size_t a, size_t b)
 static void link_measure(struct gf_layout *layout)
 {
     const struct gf_link_setup setup = gf_layout_link(layout, &layout->config);
-    const struct gf_link_driver *drivers[] = {layout->drivers.link, layout->drivers.fabric};
-    for (int i = 0; i < 2; i++) {
-        const struct gf_link_driver *driver = drivers[i];
+    const struct gf_link_driver *whole = gf_link_whole(&layout->drivers);
+    size_t endpoint_bytes = 0;
+    layout->link.req_bytes = whole->req_size_bytes;
+    for (uint32_t n = GF_NETWORK_LINK; (whole == &gf_link_front) && (n < GF_NETWORKS); n++) {
+        const struct gf_link_driver *driver = setup.networks[n];
         if (driver == NULL) continue;
         layout->link.req_bytes = most(layout->link.req_bytes, driver->req_size_bytes);
-        layout->link.endpoint_bytes_max =
-            most(layout->link.endpoint_bytes_max, driver->endpoint_bytes_max);
-        layout->link.state_bytes = most(layout->link.state_bytes, driver->state_bytes(&setup));
-        if (driver->memory_bytes != NULL)
-            layout->link.memory_bytes =
-                most(layout->link.memory_bytes, driver->memory_bytes(&setup));
+        endpoint_bytes = most(endpoint_bytes, driver->endpoint_bytes_max);
     }
+    layout->link.endpoint_bytes_max = whole->endpoint_bytes_max + endpoint_bytes;
+    layout->link.state_bytes = whole->state_bytes(&setup);
+    if (whole->memory_bytes != NULL) layout->link.memory_bytes = whole->memory_bytes(&setup);
 }
 
 /* But for the offer, and what is this process's alone. Texts are those of config. */

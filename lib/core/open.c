@@ -151,7 +151,7 @@ static gf_status link_open(const struct gf_layout *layout, void *state, gf_conte
         setup->device_bytes = layout->footprint.device_bytes;
     }
     gf->opening.link_state = state;
-    return gf_link_open(gf, gf->drivers.link, fault_out);
+    return gf_link_open(gf, fault_out);
 }
 
 /* Could this rank's part of a job of several nodes go over the fabric? */
@@ -240,7 +240,7 @@ static gf_status control_open(const struct gf_layout *layout, void *state, gf_co
                                     .tensors_hash = gf->tensors_hash,
                                     .tensor_count = gf->tensor_count,
                                     .elem_count = elems_of(gf),
-                                    .network = gf_link_network(gf),
+                                    .network = gf->link->network,
                                     .fabric = fabric_look(gf),
                                     .node = gf->link->node};
     (void)gf_config_summary(&layout->config, setup.offer.summary, sizeof setup.offer.summary);

@@ -35,9 +35,9 @@ struct gf_opening {
     bool leave_said;                  /* .. but where the coordinator runs here, which was said */
     uint64_t join_ns;                 /* JOIN: a generation is awaited until then */
     struct gf_link_setup link_setup;  /* of each link that the context opens */
-    void *link_state;                 /* has room for either driver's */
-    uint32_t link_generation;         /* that the link is for, */
-    bool renewed;                     /* and not that in which this rank has worked */
+    void *link_state;
+    uint32_t link_generation; /* that the link is for, */
+    bool renewed;             /* and not that in which this rank has worked */
 };
 
 /* One turn of join and warm-up: GF_OK once the context could be used. A failure is the
@@ -45,12 +45,8 @@ struct gf_opening {
 gf_status gf_join_progress(gf_context *gf, uint64_t now_ns);
 /* The context failed, and nobody can be told: it holds nothing but its error. */
 gf_status gf_open_fail(gf_context *gf, gf_status status, const struct gf_fault *fault);
-/* relink.c. Opens the context's link, of the generation of now, without a network if the link's own
- * driver can be without one. */
-gf_status gf_link_open(gf_context *gf, const struct gf_link_driver *driver,
-                       struct gf_fault *fault_out);
-/* What it has open: a gf_network. */
-uint32_t gf_link_network(const gf_context *gf);
+/* relink.c. Opens the context's link, of the generation of now, without a network. */
+gf_status gf_link_open(gf_context *gf, struct gf_fault *fault_out);
 /* This is a rank of that generation from here on. The link is made anew for it, unless it was opened
  * for just that, and tells its endpoint, which lies in an operation's staging. */
 gf_status gf_link_renew(gf_context *gf, const struct gf_generation *to, const void **endpoint_out,

@@ -4,6 +4,7 @@
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 #include "lib/core/device_work.h"
+#include "lib/core/layout.h"
 #include "lib/device/device.h"
 
 static void region_move(gf_context *gf)
@@ -27,8 +28,7 @@ static void region_move(gf_context *gf)
     gf->region.base = base;
 }
 
-gf_status gf_link_open(gf_context *gf, const struct gf_link_driver *driver,
-                       struct gf_fault *fault_out)
+gf_status gf_link_open(gf_context *gf, struct gf_fault *fault_out)
 {
     struct gf_link_setup *setup = &gf->opening.link_setup;
     gf_descriptors_hold();
@@ -36,33 +36,8 @@ gf_status gf_link_open(gf_context *gf, const struct gf_link_driver *driver,
     setup->rank = gf->rank;
     /* a process that comes in may have a number beyond the first world */
     setup->world = (gf->rank < gf->world) ? gf->world : setup->ranks_max;
-    setup->one_node = driver != gf->drivers.fabric;
     gf->opening.link_generation = gf->generation;
-    return driver->open(setup, gf->opening.link_state, &gf->link, fault_out);
-}
-
-uint32_t gf_link_network(const gf_context *gf)
-{
-    if (!gf->link->network) return GF_NETWORK_NONE;
-    return (gf->link->driver == gf->drivers.fabric) ? GF_NETWORK_FABRIC : GF_NETWORK_LINK;
-}
-
-/* The fabric's driver takes the link's place, or gives it back; both have the node's memory. Where
- * it does not open, the link is there again, so that the others can be told. */
-static gf_status driver_change(gf_context *gf, const struct gf_link_driver *driver,
-                               struct gf_fault *fault_out)
-{
-    const struct gf_link_driver *before = gf->link->driver;
-    struct gf_fault again = {.code = GF_OK, .peer = GF_RANK_NONE};
-    gf_status status;
-    gf->link->driver->close(gf->link);
-    gf->link = NULL;
-    status = gf_link_open(gf, driver, fault_out);
-    if (status == GF_OK) return GF_OK;
-    fault_out->peer = gf->rank;
-    if (gf_link_open(gf, before, &again) < 0) return status; /* it is NULL */
-    region_move(gf);
-    return status;
+    return gf_link_whole(&gf->drivers)->open(setup, gf->opening.link_state, &gf->link, fault_out);
 }
 
 void gf_link_cut(gf_context *gf)
@@ -75,20 +50,19 @@ void gf_link_cut(gf_context *gf)
     if (registered) (void)gf_device_region_open(gf);
 }
 
-/* For the generation of now, with that gf_network; `is_new`: another one than it was opened for. */
-static gf_status link_make(gf_context *gf, uint32_t network, bool is_new,
+/* For the generation of now, with that network; `is_new`: another one than it was opened for. */
+static gf_status link_make(gf_context *gf, gf_network network, bool is_new,
                            struct gf_fault *fault_out)
 {
     const struct gf_link_driver *driver = gf->link->driver;
-    const bool is_fabric = driver == gf->drivers.fabric;
     gf_status status = GF_OK;
-    if (is_fabric != (network == GF_NETWORK_FABRIC))
-        return driver_change(gf, is_fabric ? gf->drivers.link : gf->drivers.fabric, fault_out);
     gf->opening.link_generation = gf->generation;
     if (is_new) status = driver->reset(gf->link, gf->generation, gf->rank, gf->world);
-    if ((status == GF_OK) && (network != gf_link_network(gf)))
-        status = driver->network(gf->link, network != GF_NETWORK_NONE);
-    if (status < 0) *fault_out = gf->link->fault;
+    if ((status == GF_OK) && (network != gf->link->network))
+        status = driver->network(gf->link, network);
+    if (status >= 0) return status;
+    *fault_out = gf->link->fault;
+    if (network == GF_NETWORK_FABRIC) fault_out->peer = gf->rank; /* it does not open here */
     return status;
 }
 
@@ -96,8 +70,8 @@ gf_status gf_link_renew(gf_context *gf, const struct gf_generation *to, const vo
                         size_t *bytes_out, struct gf_fault *fault_out)
 {
     /* a link that shares nothing has its network from the beginning */
-    const uint32_t network =
-        (gf->link->driver->network == NULL) ? gf_link_network(gf) : to->network;
+    const gf_network network =
+        (gf->link->driver->network == NULL) ? gf->link->network : (gf_network)to->network;
     const bool is_new = (to->number != gf->opening.link_generation) || (to->rank != gf->rank) ||
                         (to->world != gf->world);
     gf_status status;
@@ -105,7 +79,7 @@ gf_status gf_link_renew(gf_context *gf, const struct gf_generation *to, const vo
     gf->generation = to->number;
     gf->rank = to->rank;
     gf->world = to->world;
-    if (is_new || (network != gf_link_network(gf))) {
+    if (is_new || (network != gf->link->network)) {
         if (gf->on_device && ((status = gf_device_region_close(gf)) < 0)) {
             *fault_out = gf->gpu->fault;
             return status;

@@ -61,7 +61,7 @@ static gf_status export(gf_context *gf)
 }
 
 /* All is known; peers' regions are still to be touched, where there is work in them. Not in a later
- * epoch: training would wait for all pages of all peers, and the first steps meet those that they
+ * generation: training would wait for all pages of all peers, and the first steps meet those that they
  * need. */
 static gf_status finished(gf_context *gf)
 {

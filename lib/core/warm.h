@@ -40,8 +40,9 @@ struct gf_warm {
 /* Posts the one request that is under way at a time: of an allreduce, or of what each rank has for
  * all. */
 void gf_warm_post(gf_context *gf, gf_collective collective, float *data, uint64_t count);
-/* join.c: it tries to reach that rank for long. */
-bool gf_join_lacks(const gf_context *gf, uint32_t rank);
 gf_status gf_warm_poll(gf_context *gf, uint64_t now_ns); /* GF_OK: the context can be used */
+
+/* connect() to that rank has failed in this generation. */
+bool gf_join_is_refused(const gf_context *gf, uint32_t rank);
 
 #endif

@@ -73,8 +73,7 @@ struct gf_pool_parts gf_device_lay(gf_context *gf, const struct gf_layout *layou
  * device memory does, only its open() finds out: what that takes is taken either way. */
 bool gf_device_may_reach(const struct gf_layout *layout)
 {
-    const struct gf_link_driver *driver =
-        (layout->drivers.fabric != NULL) ? layout->drivers.fabric : layout->drivers.link;
+    const struct gf_link_driver *driver = gf_link_whole(&layout->drivers);
     const struct gf_link_setup setup = gf_layout_link(layout, &layout->config);
     gf_algorithm algorithm = layout->config.exchange.algorithm;
     if ((layout->config.job.world_max == 1) || (algorithm == GF_ALGORITHM_DIRECT)) return false;

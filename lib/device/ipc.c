@@ -36,7 +36,7 @@ static unsigned char *handle_of(const gf_context *gf, uint32_t rank)
     return gf->ipc.exports[rank].handle;
 }
 
-/* What a rank's memory holds while the others try to reach it. Of its handle and the epoch, so that
+/* What a rank's memory holds while the others try to reach it. Of its handle and the generation, so that
  * neither another rank's nor an earlier one's will do. */
 static uint64_t canary_of(const gf_context *gf, uint32_t rank)
 {

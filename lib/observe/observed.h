@@ -31,7 +31,7 @@ struct gf_observed {
     uint32_t taken_in_row; /* steps that were not skipped */
     struct gf_trace trace;
     struct gf_stats stats;
-    struct gf_late *late;      /* [world] of this epoch */
+    struct gf_late *late;      /* [world] of this generation */
     uint64_t generation_steps; /* whole ones that they count */
 };
 

@@ -137,7 +137,8 @@ gf_status gf_sparse_begin(gf_context *gf)
     struct gf_sparse *sparse = &gf->sparse;
     uint32_t count;
     if (sparse->chunk_count == 0) return GF_OK;
-    sparse->commit = (struct gf_sparse_pass){0}; /* an epoch may have ended in the middle of one */
+    sparse->commit =
+        (struct gf_sparse_pass){0}; /* a generation may have ended in the middle of one */
     sparse->commit_packed = 0;
     sparse->score_queued = sparse->scored = false;
     gf_finite_begin(gf, gf->under_way.count); /* the counter of what is scored */

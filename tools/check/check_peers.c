@@ -63,6 +63,7 @@ struct check_peers {
     uint32_t *ranks_of; /* [channel.connections_max] at rank 0: whose a connection is */
     uint32_t rank, world;
     uint64_t deadline_ns;
+    char address[GF_TEXT_MAX]; /* of this conversation */
     struct hello own;
     struct met met;           /* what rank 0 tells everybody; local_.. of this rank */
     char ended[240];          /* how the connection to rank 0 ended; empty: it stands */
@@ -378,12 +379,26 @@ static void log_refused(void *user, gf_log_level level, const char *text)
                    why + sizeof "refused a rank: " - 1);
 }
 
+/* The job's, where rank 0 will listen; where a coordinator of its own does already, the port beside
+ * it. */
+static void address_set(struct check_peers *peers, const struct check_job *job)
+{
+    (void)snprintf(peers->address, sizeof peers->address, "%s", job->config.rendezvous.address);
+    char *port = strrchr(peers->address, ':');
+    if ((job->config.rendezvous.coordinator != GF_COORDINATOR_SEPARATE) || (port == NULL)) return;
+    unsigned long number = strtoul(port + 1, NULL, 10);
+    size_t left = sizeof peers->address - (size_t)(port + 1 - peers->address);
+    (void)snprintf(port + 1, left, "%lu", (number < UINT16_MAX) ? number + 1 : number - 1);
+}
+
 /* Opens the channel; says so, or why not. */
 static bool channel_open(struct check_report *report, const struct check_job *job,
                          struct check_peers *peers)
 {
     struct gf_channel_setup setup = check_control_setup(job, peers->rank == 0);
     struct gf_fault fault = {0};
+    address_set(peers, job);
+    setup.address = peers->address;
     setup.log = (struct gf_log){.fn = log_refused, .user = peers};
     peers->ranks_of = malloc(setup.connections_max * sizeof peers->ranks_of[0]);
     peers->state = aligned_alloc(64, (peers->driver->state_bytes(&setup) + 63) / 64 * 64);
@@ -412,6 +427,14 @@ static bool channel_open(struct check_report *report, const struct check_job *jo
     return false;
 }
 
+/* As gf-check says it of the file alone. */
+static uint64_t file_hash(const struct check_job *job)
+{
+    struct gf_config config = job->config;
+    config.rendezvous.coordinator = job->place_of_file;
+    return gf_config_hash(&config);
+}
+
 struct check_peers *check_peers_meet(struct check_report *report, struct check_job *job)
 {
     uint32_t world = job->config.job.world;
@@ -422,7 +445,7 @@ struct check_peers *check_peers_meet(struct check_report *report, struct check_j
     peers->rank = job->config.job.rank;
     peers->world = world;
     peers->deadline_ns = job->deadline_ns;
-    peers->own.hash = gf_config_hash(&job->config);
+    peers->own.hash = file_hash(job);
     (void)snprintf(peers->own.host, sizeof peers->own.host, "%s", report->host);
     values_write(&job->config, peers->own.values, sizeof peers->own.values);
     if (!channel_open(report, job, peers)) {

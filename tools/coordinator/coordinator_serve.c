@@ -140,6 +140,13 @@ gf_status coordinator_run(struct coordinator_server *server, const volatile sig_
     return status;
 }
 
+bool coordinator_has_begun(const struct coordinator_server *server)
+{
+    struct gf_coordinator_status now;
+    gf_coordinator_status(server->coordinator, &now);
+    return now.generation != 0;
+}
+
 void coordinator_close(struct coordinator_server *server)
 {
     server->channel->driver->close(server->channel);

@@ -29,6 +29,8 @@ struct coordinator_server *coordinator_open(const struct coordinator_job *job,
  * *stop was not 0. */
 gf_status coordinator_run(struct coordinator_server *server, const volatile sig_atomic_t *stop,
                           char *text_out, size_t text_bytes);
+/* A generation has begun: somebody may need it. */
+bool coordinator_has_begun(const struct coordinator_server *server);
 void coordinator_close(struct coordinator_server *server);
 
 /* Asks the coordinator of a running job, and prints what it says. The exit code. */

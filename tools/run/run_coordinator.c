@@ -29,7 +29,16 @@ static struct {
     pid_t pid;                         /* 0: it has to be started */
     uint64_t started_ns;
     uint32_t failures, crashes;
+    bool finishes;
 } child;
+
+static volatile sig_atomic_t finish_asked; /* in the child */
+
+static void finish_ask(int number)
+{
+    (void)number;
+    finish_asked = 1;
+}
 
 /* Its words go where gf-run's do, if they can be taken at once. */
 static void log_take(void *user, gf_log_level level, const char *text)
@@ -42,10 +51,20 @@ static void log_take(void *user, gf_log_level level, const char *text)
     if (bytes > 0) (void)!write(STDERR_FILENO, line, (size_t)bytes);
 }
 
+/* Until the job has ended. Asked to finish it ends at once where no job has begun. */
+static int child_run(struct coordinator_server *server)
+{
+    static const volatile sig_atomic_t never;
+    char why[256];
+    gf_status status = coordinator_run(server, &finish_asked, why, sizeof why);
+    if ((status == GF_AGAIN) && coordinator_has_begun(server))
+        status = coordinator_run(server, &never, why, sizeof why);
+    return (status >= 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
 /* In the child. It is asked to end by nobody but gf-run: a terminal's signals are for the ranks. */
 static void child_be(pid_t parent, int report_fd)
 {
-    static const volatile sig_atomic_t never;
     struct coordinator_job job = *child.job;
     struct report report = {0};
     struct gf_fault fault = {0};
@@ -56,12 +75,15 @@ static void child_be(pid_t parent, int report_fd)
     (void)prctl(PR_SET_NAME, "gf-coordinator");
     for (int number = 1; number < NSIG; number++)
         if (number != SIGPIPE) (void)signal(number, SIG_DFL);
+    (void)signal(SIGTERM, finish_ask);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     (void)dup2(report_fd, REPORT_FD);
     (void)close_range(REPORT_FD + 1, ~0u, 0); /* nothing of the ranks' is held open here */
     int null = open("/dev/null", O_RDWR);
     for (int i = 0; (null >= 0) && (i < 2); i++) (void)dup2(null, i);
+    /* In place of one that was killed: ranks dial it already. */
+    if (child.finishes) job.first_ns = job.config.rendezvous.join_timeout_ns;
     /* The ranks say what ends them; this is for whoever looks into it. */
     job.log.fn = (getenv("GF_DEBUG") != NULL) ? log_take : NULL;
     struct coordinator_server *server = coordinator_open(&job, &fault);
@@ -70,8 +92,7 @@ static void child_be(pid_t parent, int report_fd)
     (void)!write(REPORT_FD, &report, sizeof report);
     (void)close(REPORT_FD);
     if (server == NULL) _exit(EXIT_FAILURE);
-    _exit((coordinator_run(server, &never, fault.text, sizeof fault.text) == GF_OK) ? EXIT_SUCCESS
-                                                                                    : EXIT_FAILURE);
+    _exit(child_run(server));
 }
 
 /* Starts it, and hears whether it listens. */
@@ -130,6 +151,7 @@ static void end_take(int status)
 {
     char why[48];
     child.pid = 0;
+    if (child.finishes && !WIFSIGNALED(status)) child.job = NULL;
     if (!WIFSIGNALED(status) || !gf_log_due(++child.crashes)) return;
     const char *name = sigabbrev_np(WTERMSIG(status));
     (void)snprintf(why, sizeof why, "SIG%s, and is started again", (name != NULL) ? name : "?");
@@ -142,7 +164,7 @@ void run_coordinator_look(void)
     int status = 0;
     if (child.job == NULL) return;
     if ((child.pid > 0) && (waitpid(child.pid, &status, WNOHANG) == child.pid)) end_take(status);
-    if ((child.pid > 0) || (run_coordinator_wait(1) > 0)) return;
+    if ((child.job == NULL) || (child.pid > 0) || (run_coordinator_wait(1) > 0)) return;
     if (!child_start(&report)) failure_tell(&report);
 }
 
@@ -153,6 +175,18 @@ int run_coordinator_wait(int most)
     if (age_ns >= AGAIN_NS) return 0;
     int wait_ms = (int)((AGAIN_NS - age_ns) / 1000000u) + 1;
     return (wait_ms < most) ? wait_ms : most;
+}
+
+void run_coordinator_finish(void)
+{
+    child.finishes = true;
+    if (child.pid > 0) (void)kill(child.pid, SIGTERM);
+}
+
+bool run_coordinator_is_needed(void)
+{
+    run_coordinator_look();
+    return child.job != NULL;
 }
 
 void run_coordinator_end(void)

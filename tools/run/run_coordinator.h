@@ -12,6 +12,9 @@ bool run_coordinator_begin(const struct coordinator_job *job);
 void run_coordinator_look(void);
 /* In how many ms another look is due; `most` where none is. */
 int run_coordinator_wait(int most);
+/* No rank of this node lives any more, and those of others may: it ends with the job. */
+void run_coordinator_finish(void);
+bool run_coordinator_is_needed(void); /* .. which has not ended */
 void run_coordinator_end(void);
 
 #endif

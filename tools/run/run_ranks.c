@@ -45,6 +45,7 @@ static struct lines_sink sinks[2] = {{.number = STDOUT_FILENO}, {.number = STDER
 static const int signals[SIGNALS_MAX] = {SIGINT, SIGTERM, SIGQUIT, SIGHUP};
 static int signal_count = SIGNALS_MAX; /* under nohup all but the last */
 static volatile sig_atomic_t signal_number, grow_wanted;
+static bool was_ended; /* a signal said so */
 
 static uint32_t rank_first(const struct run_job *job)
 {
@@ -400,6 +401,7 @@ static void job_watch(const struct run_job *job, int *result, const struct masks
             term_ns = tool_clock_ns() + LAST_WORDS_NS;
         }
         if (signal_number != 0) { /* passed on at once; whoever does not end by it is ended */
+            was_ended = true;
             ranks_signal(rank_count, signal_number);
             if (*result == 0) *result = 128 + signal_number;
             term_ns = 0;
@@ -409,6 +411,16 @@ static void job_watch(const struct run_job *job, int *result, const struct masks
     }
     if (job->elastic && (*result == 0) && !succeeded)
         *result = (first_failure != 0) ? first_failure : TOOL_EXIT_LEFT;
+}
+
+/* Ranks of other nodes may go on, or hear of it that the job has failed here. */
+static void others_await(const struct run_job *job, const struct masks *masks)
+{
+    const struct timespec turn = {.tv_nsec = 100000000};
+    if ((job->nodes == 1) || was_ended) return;
+    run_coordinator_finish();
+    while ((signal_number == 0) && run_coordinator_is_needed())
+        (void)ppoll(NULL, 0, &turn, &masks->waiting);
 }
 
 int run_job(const struct run_job *job)
@@ -421,7 +433,6 @@ int run_job(const struct run_job *job)
     for (uint32_t rank = 0; (rank < job->rank_count) && (result == 0); rank++)
         result = rank_start(job, rank, &masks);
     job_watch(job, &result, &masks);
-    run_coordinator_end();
     ranks_signal(job->rank_max, SIGKILL); /* what ranks have started and left behind */
     /* something that left its group may write for ever */
     uint64_t end_ns = tool_clock_ns() + TERM_NS;
@@ -429,6 +440,8 @@ int run_job(const struct run_job *job)
     while ((tool_clock_ns() < end_ns) && output_move(job->rank_max, 0, &masks)) {
     }
     for (uint32_t i = 0; i < 2u * job->rank_max; i++) lines_end(&sources[i], writing_may_wait);
+    others_await(job, &masks);
+    run_coordinator_end();
     for (int i = 0; i < 2; i++) { /* the ranks went on */
         if (sinks[i].error == 0) continue;
         (void)fprintf(stderr,
