@@ -7,7 +7,6 @@
 #include "clock.h"
 #include "gpu.h"
 #include "link.h"
-#include "rendezvous.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -21,8 +20,6 @@ struct gf_drivers {
     /* Takes its place where link.driver says so; NULL: none. Of a handed-in table with a link of its
      * own: its own. */
     const struct gf_link_driver *fabric;
-    const struct gf_rendezvous_driver *rendezvous;
-    void *rendezvous_arg;
     const struct gf_channel_driver *channel; /* of lib/control/ */
     void *channel_arg;
     /* Of gf_config.drivers: where gradients lie. Of gf_drivers_default: what device.driver may name

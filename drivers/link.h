@@ -108,8 +108,6 @@ struct gf_link {
     struct gf_fault fault;  /* the first foreign failure; whose the link is says it */
     uint64_t sent_bytes;    /* payload, added by send_post */
     uint64_t sent_messages;
-    /* goes up when a receive has ended well, and when bytes come where the driver sees them */
-    uint64_t came;
     /* the exchange region of this rank, perhaps another after each reset; NULL: none */
     unsigned char *region;
     size_t region_bytes;

@@ -180,7 +180,7 @@ tidy: ## the rules of the tree: includes, READMEs, headers, layout; SHRINK=1 sho
 
 check-states: ## the shipped coordinator and members searched by two processes for SECONDS=600 each (states.h)
 	@$(MAKE) --no-print-directory -s -j2 $(STATES)
-	@$(STATES) $(or $(SECONDS),600) & $(STATES) $(or $(SECONDS),600) 1000000007 && wait $$!
+	@$(STATES) $(or $(SECONDS),600) & $(STATES) $(or $(SECONDS),600) 10 1000000007 && wait $$!
 check-states-mutants: ## planted defects that the search must find, and MUTANTS=200 seeded changes of lib/control (SEED=1)
 	@$(MAKE) --no-print-directory -s -j2 $(STATES) $(call program,test_states test_control)
 	@CC="$(CC)" BUILD=$(BUILD) python3 firmware-tests/states/mutants.py planted

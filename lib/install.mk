@@ -2,7 +2,7 @@
 # from where they lie, so that the tree may be moved.
 PREFIX  ?= /usr/local
 HEADERS := $(addprefix lib/,gradientflow.h types.h configuration.h schedule.h) config/config.h \
-           $(addprefix drivers/,drivers.h link.h gpu.h rendezvous.h channel.h clock.h fault.h address.h)
+           $(addprefix drivers/,drivers.h link.h gpu.h channel.h clock.h fault.h address.h)
 VERSION := $(shell awk '/define GF_VERSION_M/ {printf "%s%s", sep, $$3; sep = "."}' lib/gradientflow.h)
 SONAME  := libgradientflow.so.$(VERSION)# a minor version may change the ABI
 # What launchers are given, for jobs whose ranks are started again.

@@ -119,24 +119,6 @@ struct gf_coll {
     uint64_t bytes_mapped; /* read from and written to peers' regions */
 };
 
-/* What a collective waits for, for fault attribution: ranks as in waits_for. A place in the order
- * of an operation's messages is one number, which all its ranks count alike. */
-struct gf_coll_wait {
-    uint64_t posted; /* all that this rank sends before this place */
-    uint64_t lacked; /* the place of the message that it awaits, */
-    uint32_t from;   /* of this rank; GF_RANK_NONE: it awaits none */
-    uint32_t to;     /* who has not taken what was sent; GF_RANK_NONE */
-    uint32_t memory; /* whose flag it awaits; GF_RANK_NONE */
-};
-#define GF_COLL_ALL_POSTED UINT64_MAX
-/* A place of phase 0 to 127, of a kind that has phases. */
-static inline uint64_t gf_coll_place(uint32_t phase, uint32_t round, uint64_t slice)
-{
-    uint64_t most = (UINT64_C(1) << 32) - 1;
-    return ((uint64_t)phase << 56) | ((uint64_t)(round & 0xffffffu) << 32) |
-           ((slice < most) ? slice : most);
-}
-
 struct gf_coll_limits {
     uint32_t size;      /* ranks in the group */
     uint64_t bytes_max; /* largest data */

@@ -334,7 +334,6 @@ static gf_status pull(struct gf_node *node, struct gf_node_req *req)
         req->state = REQ_LOOSE;
     } else {
         req_end(node, &node->pulling, req, GF_OK);
-        node->link->came++;
     }
     entry_taken(node, pair, entry);
     return GF_OK;

@@ -106,8 +106,6 @@ bool gf_sim_is_peers(const struct gf_sim *sim, uint32_t rank, gf_mem address);
 /* Faults by hand. */
 void gf_sim_kill(struct gf_sim *sim, uint32_t rank);
 void gf_sim_stop(struct gf_sim *sim, uint32_t rank, bool stopped);
-/* When this rank is dead, something else listens at its port and says nothing. */
-void gf_sim_hold_port(struct gf_sim *sim, uint32_t rank);
 /* messages are held, not lost */
 void gf_sim_partition(struct gf_sim *sim, uint32_t a, uint32_t b, bool cut);
 /* Both kernels give up the control connection now, and lose what it holds: cut off or not. Where a

@@ -33,7 +33,6 @@ void sim_request_end(struct sim_rank *self, struct sim_request *request, gf_stat
     self->request_count--;
     self->sim->counts.requests_ended++;
     self->has_moved = true;
-    if ((status == GF_OK) && !request->is_send) self->link->base.came++;
     sim_wake(self);
 }
 
@@ -175,12 +174,6 @@ static gf_status link_progress(struct gf_link *base)
     struct sim_rank *self = link->self;
     if (self->is_dead) return sim_dead(self, &base->fault, "progress");
     if (self->is_stopped) return GF_AGAIN;
-    for (uint32_t peer = 0;
-         (self->sim->now_ns < self->flow_until_ns) && (peer < self->sim->setup.world); peer++) {
-        const struct sim_flow *flow = &self->flows[peer];
-        if ((flow->from_ns <= self->sim->now_ns) && (self->sim->now_ns < flow->until_ns))
-            base->came++;
-    }
     if (!self->has_moved) return GF_AGAIN;
     self->has_moved = false;
     return GF_OK;

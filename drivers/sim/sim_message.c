@@ -93,16 +93,6 @@ static uint64_t in_span_ns(const struct gf_sim *sim, const struct sim_message *m
     return (message->is_node || (more <= 1)) ? span_ns : (uint64_t)((double)span_ns * more);
 }
 
-/* Bytes of a message go through the port of `self` for so long, and did before if it waits for
- * another of the same rank. */
-static void flow_note(struct sim_rank *self, uint32_t from, uint64_t begin_ns, uint64_t end_ns)
-{
-    struct sim_flow *flow = &self->flows[from];
-    if (flow->until_ns <= self->sim->now_ns) flow->from_ns = begin_ns;
-    flow->until_ns = end_ns;
-    if (end_ns > self->flow_until_ns) self->flow_until_ns = end_ns;
-}
-
 void sim_message_send(struct sim_rank *self, struct sim_request *request,
                       const struct sim_peer *peer, const struct gf_sim_fault *fault)
 {
@@ -306,8 +296,7 @@ static void message_arrive(struct sim_rank *self, struct sim_message *message)
     uint64_t from_ns =
         (climb > 0) ? sim_port_take(&self->leaf->in_free_ns, sim->now_ns, climb) : sim->now_ns;
     span_ns = in_span_ns(sim, message, span_ns);
-    uint64_t begin_ns = sim_port_take(&port->in_free_ns, from_ns, span_ns);
-    flow_note(self, message->sender, begin_ns, port->in_free_ns);
+    (void)sim_port_take(&port->in_free_ns, from_ns, span_ns);
     if (sim->setup.bind_receives) {
         struct sim_request *request = posted_take(self, message);
         if (request != NULL) {

@@ -3,8 +3,6 @@
 
 #include <stdlib.h>
 
-#define RESTART_NS 50000u
-
 uint64_t sim_random(struct gf_sim *sim)
 {
     uint64_t z = (sim->random += 0x9e3779b97f4a7c15u);
@@ -123,14 +121,9 @@ struct gf_sim *gf_sim_create(const struct gf_sim_setup *setup)
         self->rank = rank;
         self->node = node_of(setup, rank);
         ports_find(sim, self);
-        self->wires = calloc(setup->world, sizeof *self->wires);
-        self->flows = calloc(setup->world, sizeof *self->flows);
-        GF_ASSERT((self->wires != NULL) && (self->flows != NULL));
         self->drivers = (struct gf_drivers){
             .link = &sim_link_driver,
             .link_arg = self,
-            .rendezvous = &sim_rendezvous_driver,
-            .rendezvous_arg = self,
             .channel = &sim_channel_driver,
             .channel_arg = self,
             .clock = &sim->clock.clock,
@@ -145,7 +138,7 @@ static void subject_drop(struct gf_sim *sim, enum sim_event_kind kind, void *sub
 {
     if (kind == SIM_PACKET)
         sim_packet_free(sim, subject);
-    else if ((kind == SIM_FRAME) || (kind == SIM_FLAG))
+    else if (kind == SIM_FLAG)
         free(subject);
     else if ((kind != SIM_WAKE) && (kind != SIM_RESUME) && (kind != SIM_RESEND))
         sim_message_release(subject);
@@ -159,10 +152,6 @@ void gf_sim_destroy(struct gf_sim *sim)
     for (size_t i = 0; i < sim->held_count; i++)
         subject_drop(sim, sim->held[i].kind, sim->held[i].subject);
     sim_streams_free(sim);
-    for (uint32_t rank = 0; (sim->ranks != NULL) && (rank < sim->setup.world); rank++) {
-        free(sim->ranks[rank].wires);
-        free(sim->ranks[rank].flows);
-    }
     free(sim->events);
     free(sim->held);
     free(sim->cuts);
@@ -190,41 +179,20 @@ bool gf_sim_is_dead(const struct gf_sim *sim, uint32_t rank)
     return sim->ranks[rank].is_dead;
 }
 
-/* What it had still to send over a path that is cut is lost with it: a reset overtakes it. */
-static void held_lose(struct gf_sim *sim, uint32_t rank)
-{
-    size_t kept = 0;
-    for (size_t i = 0; i < sim->held_count; i++) {
-        struct sim_frame *frame = sim->held[i].subject;
-        bool is_frame = (sim->held[i].kind == SIM_FRAME);
-        if (is_frame && (frame->event.rank == rank) && (frame->event.kind == GF_RENDEZVOUS_FRAME))
-            free(frame);
-        else
-            sim->held[kept++] = sim->held[i];
-    }
-    sim->held_count = kept;
-}
-
 void gf_sim_kill(struct gf_sim *sim, uint32_t rank)
 {
     struct sim_rank *self = &sim->ranks[rank];
     if (self->is_dead) return;
     self->is_dead = true;
-    held_lose(sim, rank);
-    sim_wires_end(self, "connection reset by peer");
     sim_channels_die(self);
 }
 
 void gf_sim_restart(struct gf_sim *sim, uint32_t rank)
 {
     struct sim_rank *self = &sim->ranks[rank];
-    GF_ASSERT(self->is_dead && (self->link == NULL) && (self->rendezvous == NULL) &&
-              (self->channels == NULL));
-    self->is_dead = self->is_stopped = self->port_is_held = false;
-    self->starts++;
+    GF_ASSERT(self->is_dead && (self->link == NULL) && (self->channels == NULL));
+    self->is_dead = self->is_stopped = false;
     self->resume_ns = 0;
-    /* Its old connections have ended for everybody before it has new ones. */
-    self->wire_quiet_ns = sim->now_ns + sim->setup.detect_ns + RESTART_NS;
     sim_wake(self);
 }
 
@@ -233,11 +201,6 @@ void sim_resume(struct sim_rank *self)
     self->is_stopped = false;
     self->resume_ns = 0;
     sim_wake(self);
-}
-
-void gf_sim_hold_port(struct gf_sim *sim, uint32_t rank)
-{
-    sim->ranks[rank].port_is_held = true;
 }
 
 void gf_sim_stop(struct gf_sim *sim, uint32_t rank, bool stopped)
@@ -279,6 +242,11 @@ void gf_sim_partition(struct gf_sim *sim, uint32_t a, uint32_t b, bool cut)
     sim->held_count = kept;
 }
 
+void gf_sim_give_up(struct gf_sim *sim, uint32_t a, uint32_t b)
+{
+    sim_channels_give_up(sim, a, b);
+}
+
 void gf_sim_fail_post(struct gf_sim *sim, uint32_t rank, uint64_t at)
 {
     GF_ASSERT((rank < sim->setup.world) && (sim->setup.fault_count < 8));
@@ -308,7 +276,6 @@ void gf_sim_slow(struct gf_sim *sim, uint32_t rank, double times)
     if (times > 1) return;
     for (uint32_t i = 0; i < 2; i++)
         self->ports[i] = (struct sim_port){.out_free_ns = sim->now_ns, .in_free_ns = sim->now_ns};
-    self->flow_until_ns = 0;
 }
 
 bool sim_are_cut(const struct gf_sim *sim, uint32_t a, uint32_t b)
@@ -327,20 +294,6 @@ bool sim_hold(struct gf_sim *sim, uint32_t a, uint32_t b, enum sim_event_kind ki
     sim->held[sim->held_count++] =
         (struct sim_held){.subject = subject, .kind = kind, .a = a, .b = b};
     return true;
-}
-
-void sim_held_drop(struct gf_sim *sim, uint32_t a, uint32_t b)
-{
-    size_t kept = 0;
-    for (size_t i = 0; i < sim->held_count; i++) {
-        struct sim_held held = sim->held[i];
-        bool is_between = ((held.a == a) && (held.b == b)) || ((held.a == b) && (held.b == a));
-        if (is_between && (held.kind == SIM_FRAME))
-            free(held.subject);
-        else
-            sim->held[kept++] = held;
-    }
-    sim->held_count = kept;
 }
 
 const struct gf_sim_counts *gf_sim_counts(const struct gf_sim *sim)

@@ -7,7 +7,6 @@
  *   sim_link.c        the link driver table
  *   sim_region.c      its exchange region and flags
  *   sim_channel.c     the channel driver table: connections of frames with a coordinator
- *   sim_rendezvous.c  the rendezvous driver table
  *
  * Running out of memory inside a call that cannot say so traps: a simulation that lost an event
  * proves nothing. */
@@ -22,7 +21,6 @@ enum sim_event_kind {
     SIM_LAND,     /* its last byte is there */
     SIM_WAKE,
     SIM_RESUME, /* a stop ends */
-    SIM_FRAME,  /* of the control channel */
     SIM_FLAG,   /* with setup.late_flags */
     SIM_CLIMB,  /* its first byte is at its leaf switch, on its way to another one */
     SIM_PACKET, /* of a connection of frames, at its other end */
@@ -98,21 +96,6 @@ struct sim_port {
     uint64_t in_free_ns;
 };
 
-/* From when to when bytes of a rank's messages go through the receiver's port. */
-struct sim_flow {
-    uint64_t from_ns, until_ns;
-};
-
-struct sim_frame {
-    struct sim_frame *next;
-    struct gf_rendezvous_event event; /* as it will be seen; rank: from whom */
-    uint32_t to;
-    uint32_t near, near_starts; /* CONNECTED: who connects, and which start of it */
-    uint32_t unheard; /* ENDED: nothing has polled there since that reform(); 0: not such */
-    bool is_own;      /* ENDED: this host's kernel says so, by itself */
-    unsigned char payload[];
-};
-
 struct sim_flag {
     uint64_t value;
     size_t offset_bytes;
@@ -135,19 +118,6 @@ static inline struct sim_link *sim_link(struct gf_link *link)
     return (struct sim_link *)link;
 }
 
-struct sim_rendezvous {
-    struct gf_rendezvous base;
-    struct sim_rank *self;
-    struct sim_frame *first, *last; /* arrived, not polled */
-    struct sim_frame *current;      /* the one that the last poll() handed out */
-    uint64_t join_until_ns;         /* UINT64_MAX: no such bound */
-    bool was_connected;
-    bool was_reformed;
-    bool rejoins;         /* on its way back into the job, wherever its coordinator is */
-    uint32_t reforms;     /* calls of reform() */
-    uint32_t coordinator; /* of this rank; GF_RANK_NONE: sought */
-};
-
 struct sim_packet;
 struct sim_wire;
 struct sim_channel;
@@ -158,7 +128,6 @@ struct sim_rank {
     uint32_t rank;
     uint32_t node; /* of neighbouring ranks */
     bool is_dead, is_stopped;
-    bool port_is_held;  /* gf_sim_hold_port() */
     bool is_queued;     /* in sim->woken */
     bool has_moved;     /* since the last progress() */
     uint64_t resume_ns; /* of a stop with an end; 0: none */
@@ -181,15 +150,6 @@ struct sim_rank {
     uint32_t request_count; /* not ended */
     struct sim_bucket buckets[SIM_BUCKETS];
     uint64_t landed;
-    struct sim_flow *flows; /* [world] what comes from each process */
-    uint64_t flow_until_ns; /* the last of them */
-
-    /* as a new process: what another one had begun to connect never stands */
-    uint32_t starts;
-    struct sim_rendezvous *rendezvous; /* NULL: not open */
-    bool *wires;                       /* [world] control connections that it sees as standing */
-    /* when the end of its last connection to a coordinator has come through */
-    uint64_t wire_quiet_ns;
 
     struct sim_channel *channels; /* open; the first of them */
     uint64_t quiet_ns;            /* all have heard by then that the process before it has ended */
@@ -226,7 +186,6 @@ struct gf_sim {
     double *losses;             /* [world * world] from, to; made by the first gf_sim_lose() */
     struct sim_held *held;
     size_t held_count, held_room;
-    uint32_t job_listener;        /* rank that listens at the address of the job */
     struct sim_channel *listener; /* NULL: nobody listens there, */
     uint32_t listener_proc;       /* and this process did last; GF_RANK_NONE: none has yet */
     struct sim_wire *wires;
@@ -251,7 +210,6 @@ double sim_loss_rate(const struct gf_sim *sim, uint32_t from, uint32_t to);
 bool sim_are_cut(const struct gf_sim *sim, uint32_t a, uint32_t b);
 /* True: a and b are cut off from each other, the event is kept and happens when they no longer
  * are. */
-void sim_held_drop(struct gf_sim *sim, uint32_t a, uint32_t b);
 bool sim_hold(struct gf_sim *sim, uint32_t a, uint32_t b, enum sim_event_kind kind, void *subject);
 void sim_resume(struct sim_rank *self);
 
@@ -300,11 +258,5 @@ void sim_packet_free(struct gf_sim *sim, struct sim_packet *packet);
 void sim_channels_die(struct sim_rank *self); /* the process has ended, and its kernel says so */
 void sim_channels_cut(struct gf_sim *sim, uint32_t a, uint32_t b, bool cut);
 void sim_channels_give_up(struct gf_sim *sim, uint32_t a, uint32_t b);
-
-/* sim_rendezvous.c */
-extern const struct gf_rendezvous_driver sim_rendezvous_driver;
-void sim_frame_happen(struct gf_sim *sim, struct sim_frame *frame);
-/* all control connections of this rank */
-void sim_wires_end(struct sim_rank *self, const char *text);
 
 #endif

@@ -60,7 +60,6 @@ static void event_happen(struct gf_sim *sim)
     case SIM_ARRIVE:
     case SIM_CLIMB:
     case SIM_LAND: sim_message_happen(sim, kind, event.subject); break;
-    case SIM_FRAME: sim_frame_happen(sim, event.subject); break;
     case SIM_PACKET: sim_packet_happen(sim, event.subject); break;
     case SIM_FLAG: sim_flag_happen(sim, event.subject); break;
     case SIM_RESEND: sim_stream_happen(sim, event.subject); break;

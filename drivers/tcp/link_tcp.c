@@ -111,7 +111,6 @@ void gf_tcp_req_end(struct gf_req *req, gf_status answer)
         tcp->newest = req->older;
     tcp->requests_under_way--;
     req->head.answer = answer;
-    if ((answer == GF_OK) && !req->is_send) tcp->link.came++;
 }
 
 void gf_tcp_mismatch(struct gf_req *req, uint32_t came_bytes)

@@ -498,6 +498,5 @@ bool gf_tcp_stream_read(struct gf_tcp_stream *stream)
         if ((some == 0) || !stream->readable) break;
     }
     if ((stream->fd >= 0) && stream->readable) gf_tcp_stream_list(stream);
-    stream->peer->link->link.came += bytes;
     return bytes > 0;
 }

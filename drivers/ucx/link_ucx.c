@@ -53,7 +53,6 @@ void gf_ucx_req_end(struct gf_req *req, gf_status answer)
         ucx->under_way = req->next;
     ucx->requests_under_way--;
     req->head.answer = answer;
-    if ((answer == GF_OK) && !req->is_send) ucx->link.came++;
 }
 
 static void req_end(struct gf_req *req, ucs_status_t status, size_t arrived_bytes)

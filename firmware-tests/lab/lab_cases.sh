@@ -6,12 +6,12 @@
 # process/test_checkpoint.sh.
 lab_table='
 tcp_kill_worker|1|`kill -9` of a worker|the last checkpoint; with `--elastic` the job
-tcp_kill_coordinator|1|`kill -9` of rank 0|the last checkpoint; with `--elastic` the job
+tcp_kill_coordinator|1|`kill -9` of rank 0, which has the coordinator|the last checkpoint
 tcp_stop_worker|5.7|SIGSTOP of a worker, for good|the last checkpoint; with `--elastic` the job
-tcp_stop_coordinator|5.7|SIGSTOP of rank 0, for good|the last checkpoint; with `--elastic` the job
+tcp_stop_coordinator|9.7|SIGSTOP of rank 0, which has the coordinator, for good|the last checkpoint
 tcp_pause|-|SIGSTOP, SIGCONT after 2 s|the job: same weights; `gf_stats` names the rank
 tcp_cut_worker|3|cable of a worker pulled|the last checkpoint
-tcp_cut_coordinator|3|cable of rank 0 pulled|the last checkpoint
+tcp_cut_coordinator|8|cable of rank 0 pulled, which has the coordinator|the last checkpoint
 tcp_cut_and_back|-|cable of a worker pulled, back after 0.5 s|the job: same weights
 tcp_slow_link|-|the link of a rank falls to 10 %|the job: same weights
 tcp_abort|1|SIGTERM of a worker, which calls `gf_abort()`|the last checkpoint
@@ -22,10 +22,10 @@ tcp_half_open|-|200 connections that stay open while ranks join|the job: same we
 tcp_data_strangers|-|200 connections of strangers to the port of a worker while training|the job: same weights
 tcp_second_rank|-|a second process calls itself rank 2 while training|the job: same weights; the second process is refused
 tcp_elastic_worker|21|`kill -9` of a worker, `--elastic`|the job: 3 ranks go on with the same weights
-tcp_elastic_coordinator|21|`kill -9` of rank 0, `--elastic`|the job: 3 ranks go on with the same weights
+tcp_elastic_coordinator|21|`kill -9` of rank 0 and of `gf-coordinator`, which is started again at once, 1 s apart, `--elastic`|the job: 3 ranks go on with the same weights
 tcp_elastic_cut|23|cable of a worker pulled, `--elastic`|the job: 3 ranks go on; the one that is cut off ends
 tcp_restart_worker|21|`kill -9` of a worker, `--elastic`, and started again once the others go on|the job: 4 ranks again, with the same weights
-tcp_restart_coordinator|21|`kill -9` of rank 0, likewise; another rank coordinates by then|the job: 4 ranks again, with the same weights
+tcp_restart_coordinator|21|`kill -9` of rank 0 beside `gf-coordinator`, likewise|the job: 4 ranks again, with the same weights
 join_absent|7|a rank never starts|nothing was begun
 join_kill|7|`kill -9` of a rank while ranks join|nothing was begun
 join_warm_kill|7|a rank kills itself in one of its first 50 calls of the link: between connecting and the end of the warm-up|nothing was begun
@@ -35,7 +35,7 @@ join_version|7|a rank has another version of the library|nothing was begun
 join_key|7|a rank has another key|nothing was begun
 join_key_readable|7|the key file of a rank may be read by others|nothing was begun
 node_kill_worker|1|`kill -9` of a worker|the last checkpoint; with `--elastic` the job
-node_kill_coordinator|1|`kill -9` of rank 0|the last checkpoint; with `--elastic` the job
+node_kill_coordinator|1|`kill -9` of rank 0, which has the coordinator|the last checkpoint
 node_stop_worker|5.7|SIGSTOP of a worker, for good|the last checkpoint; with `--elastic` the job
 direct_kill_worker|1|`kill -9` of a worker, `exchange.algorithm = direct`|the last checkpoint
 direct_stop_worker|5.7|SIGSTOP of a worker, for good, likewise|the last checkpoint
@@ -63,31 +63,33 @@ case_signal() {
         survivors_say "$pattern_" $(others "$victim")
     fi
 }
-silent='rank V does not answer .*stopped or does not poll|rank V, which coordinates, .*is stopped or does not poll|rank V is behind'
+silent='rank V does not answer .*stopped or does not poll|rank V is behind'
+went='rank 0 has ended, in whose process the coordinator of the job ran: the job ends with it'
+mute='the coordinator at .* (says nothing|cannot be reached)'
 died='rank V (died|is cut off|lost its connection): '
 pattern() { printf '%s' "$1" | sed "s/V/$2/g"; }
 case_tcp_kill_worker() { case_signal hosts 2 KILL "$(pattern "$died" 2)" $ends; }
-case_tcp_kill_coordinator() { case_signal hosts 0 KILL "$(pattern "$died" 0)" $ends; }
+case_tcp_kill_coordinator() { case_signal hosts 0 KILL "$went" $ends; }
 case_tcp_stop_worker() { case_signal hosts 2 STOP "$(pattern "$silent" 2)" $ends; }
-case_tcp_stop_coordinator() { case_signal hosts 0 STOP "$(pattern "$silent" 0)" $ends; }
+case_tcp_stop_coordinator() { case_signal hosts 0 STOP "$mute" $ends; }
 case_node_kill_worker() { case_signal node 2 KILL "$(pattern "$died" 2)" $ends_node; }
-case_node_kill_coordinator() { case_signal node 0 KILL "$(pattern "$died" 0)" $ends_node; }
+case_node_kill_coordinator() { case_signal node 0 KILL "$went" $ends_node; }
 case_node_stop_worker() { case_signal node 2 STOP "$(pattern "$silent" 2)" $ends_node; }
 case_direct_kill_worker() { case_signal node 2 KILL "$(pattern "$died" 2)" $ends_node --algorithm direct; }
 case_direct_stop_worker() { case_signal node 2 STOP "$(pattern "$silent" 2)" $ends_node --algorithm direct; }
 case_tcp_abort() { case_signal hosts 2 TERM 'rank 2 gave up: aborted by its appliance' $ends; [ "$(exit_of 2)" = 143 ] || bad "rank 2: exit $(exit_of 2)"; }
 
-cut_case() { # RANK: the others name it, and it ends too, cut off from all
+cut_case() { # RANK PATTERN: the others name it, and it ends too, cut off from all
     job_start hosts $ends
     training_await || return
     fault_now
     net_cable "$1" down
     job_end
-    survivors_say "$(pattern "$died|$silent" "$1")" $(others "$1")
+    survivors_say "$2" $(others "$1")
     [ "$(exit_of "$1")" = 1 ] || bad "rank $1, cut off, ended with $(exit_of "$1")"
 }
-case_tcp_cut_worker() { cut_case 2; }
-case_tcp_cut_coordinator() { cut_case 0; }
+case_tcp_cut_worker() { cut_case 2 "$(pattern "$died|$silent" 2)"; }
+case_tcp_cut_coordinator() { cut_case 0 "$mute"; }
 
 # A job that must come to its end although COMMAND disturbs it; the options behind it are the job's.
 disturbed() { # COMMAND OPTION..
@@ -184,21 +186,22 @@ elastic_case() { # hosts|node RANK COMMAND STEPS
     said "$(grep -h -o 'elastic: .*' "$work"/*.log | head -n 1)"
 }
 case_tcp_elastic_worker() { elastic_case hosts 2 "signal 2 KILL" 600; }
-case_tcp_elastic_coordinator() { elastic_case hosts 0 "signal 0 KILL" 600; }
+coordinator_and_0() { coordinator_kill; sleep 1; fault_now; signal 0 KILL; }
+case_tcp_elastic_coordinator() { COORDINATOR=1 elastic_case hosts 0 coordinator_and_0 600; }
 case_node_elastic_worker() { elastic_case node 2 "signal 2 KILL" 5000; }
 case_tcp_elastic_cut() {
     elastic_case hosts 2 "net_cable 2 down" 600
     [ "$(exit_of 2)" = 1 ] || bad "rank 2, cut off, ended with $(exit_of 2)"
 }
 # From the fault until the restarted rank trains.
-restart_case() { # RANK [ADDRESS OF THE JOB BY THEN]
+restart_case() { # RANK
     join_s=20 back="--steps 900 --checkpoint-every 20 --elastic" other=$(((($1) + 1) % world))
     job_start hosts $back
     training_await || return
     fault_now
     signal "$1" KILL
     until grep -q 'elastic: rank' "$(log_of $other)" || is_over $other; do sleep 0.02; done
-    LOG=back ENVIRONMENT="GF_REJOIN=1 ${2:+GF_ADDRESS=$2}" rank_start "$1" $back
+    LOG=back ENVIRONMENT="GF_REJOIN=1" rank_start "$1" $back
     job_end
     for r in $(others "$1") back; do
         [ "$(exit_of "$r")" = 0 ] || bad "rank $r: exit $(exit_of "$r"): $(grep -h -m 1 error: "$(log_of "$r")")"
@@ -208,7 +211,7 @@ restart_case() { # RANK [ADDRESS OF THE JOB BY THEN]
     said "$(grep -h -o 'elastic: .* came back .*' "$(log_of back)" | head -n 1)"
 }
 case_tcp_restart_worker() { restart_case 2; }
-case_tcp_restart_coordinator() { restart_case 0 "$(net_address 1):7117"; } # rank 1's host has not rank 0's address: its own, same port
+case_tcp_restart_coordinator() { COORDINATOR=1 restart_case 0; }
 
 # ---- at join ----
 

@@ -22,6 +22,7 @@ config_write() { # hosts or node
     hosts) address=$(net_address 0):7117 devices=eth0 ;;
     *) address=127.0.0.1:7117 devices=lo ;;
     esac
+    [ -z "${COORDINATOR:-}" ] || address=$(net_address $stranger):7117
     cat >"$work/lab.cfg" <<END
 rendezvous = { address = "$address"; key_file = "$work/key"; keepalive = "$keepalive_s s"; join_timeout = "$join_s s"; };
 link = { devices = "$devices"; idle = "sleep"; };
@@ -34,15 +35,23 @@ host_of() { if [ "$where" = node ]; then echo 0; else echo "$1"; fi; }
 rank_start() {
     r_=$1; shift
     mkdir -p "$work/$r_"
-    net_exec "$(host_of "$r_")" env GF_RANK="$r_" GF_WORLD=$world GF_JOB=4711 OPENBLAS_NUM_THREADS=1 ${ENVIRONMENT:-} \
+    net_exec "$(host_of "$r_")" env GF_RANK="$r_" GF_WORLD=$world GF_JOB=4711 ${COORDINATOR:+GF_COORDINATOR=separate} OPENBLAS_NUM_THREADS=1 ${ENVIRONMENT:-} \
         "$tests/program_stamp" $limit_s "$(log_of "${LOG:-$r_}")" "${PROGRAM:-$BUILD/gf-train}" --config "$work/lab.cfg" \
         --data "$work/data" --model "${MODEL:-linear}" --checkpoint "$work/$r_/c" "$@" &
     pids="$pids $!"
 }
+# Where COORDINATOR is set: a process of its own, on the host of no rank, which a loop starts again.
+coordinator_start() {
+    net_exec $stranger sh -c 'until "$@" || [ $? -lt 128 ]; do :; done' sh \
+        "$BUILD/gf-coordinator" --config "$work/lab.cfg" --job 4711 --world $world >"$work/coordinator" 2>&1 &
+    pids="$pids $!"
+}
+coordinator_kill() { net_pids $stranger gf-coordinator | xargs kill -KILL; }
 # hosts|node OPTION..: all ranks
 job_start() {
     where=$1; shift
     config_write "$where"
+    [ -z "${COORDINATOR:-}" ] || coordinator_start
     for r in $(others); do rank_start "$r" "$@"; done
 }
 # Until rank 0 has kept its first checkpoint, and then a while that is another in each run.

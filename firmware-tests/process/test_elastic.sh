@@ -51,6 +51,8 @@ stopped() { # RANKS VICTIM MS TRANSPORTS: silent past the deadline it is left ou
     steps=1000 every=10
     [ $code -eq 0 ] || { echo "exit $code"; show; return 1; }
     grep -q "went on without rank $2: it has come in again" "$scratch/log" &&
+    grep -q "elastic: rank $2 of $1 is rank . of $1 from step" "$scratch/log" &&
+        grep -q "rank $2 does not answer" "$scratch/log" &&
         [ "$(grep -c ' 1 came in, 0 left$' "$scratch/log")" -eq $(($1 - 1)) ] || { show 30; return 1; }
     near "$(accuracy "$scratch/log")" "$long"
 }

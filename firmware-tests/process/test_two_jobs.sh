@@ -176,7 +176,7 @@ refused "rank_0_on_another_host_says_so" \
 two_contexts() {
     ! "$BUILD/gf-run" -n 2 --merge "$who" 1 config/local.cfg twice rendezvous.join_timeout=2s \
         >"$scratch/out" 2>&1 &&
-        said "another context of this process does: each wants a rendezvous.address \(or job.id\)"
+        said "by another context of this process: each wants a job.id of its own"
 }
 check "a_second_context_is_told_what_to_set" two_contexts
 check "and_opens_with_a_job_id_of_its_own" timeout 30 "$BUILD/gf-run" -n 2 "$who" 1 config/local.cfg \

@@ -57,7 +57,7 @@ void soak_turn_shrink(struct soak_job *job, uint32_t rank)
     gf_status status;
     status = gf_regroup_poll(job->w.ranks[rank].gf);
     /* With what had reached it before it may have ended a step that the others began anew. */
-    if (job->w.ranks[rank].gf->change.plan.comes_in) job->done[rank] = 0;
+    if (job->w.ranks[rank].gf->change.comes_in) job->done[rank] = 0;
     if (status == GF_AGAIN) return;
     if ((status == GF_OK) && gf_left(job->w.ranks[rank].gf)) {
         job->ranks[rank].left = true;

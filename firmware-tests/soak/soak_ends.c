@@ -133,7 +133,7 @@ static bool scale_at_floor(const struct soak_job *job)
 /* It was silent, and came back to a job that all others had just brought to its end. */
 static bool came_too_late(const struct soak_rank *self)
 {
-    return (self->end == GF_ERR_STATE) && (strstr(self->error.text, "the job has ended: ") != NULL);
+    return (self->end == GF_ERR_STATE) && (strstr(self->error.text, "the job has ended") != NULL);
 }
 
 /* Who did not come into a new epoch says why; those that came to the end have the same steps. */

@@ -33,6 +33,8 @@ static void bound_check(const struct soak_job *job, uint32_t rank)
     /* that of a shrink: a failure, and then the deadline of the new epoch */
     uint64_t bound_ns = job->bound_ns;
     if (self->stage == SOAK_SHRINK) bound_ns += job->plan.setup.config.rendezvous.join_timeout_ns;
+    /* until others let it in */
+    if (self->stage == SOAK_OPEN) bound_ns += 2 * job->plan.setup.config.rendezvous.join_timeout_ns;
     if (now_of(job) - self->began_ns > bound_ns)
         fail_msg("rank %u has been in %s for %.3f s, at most %.3f s are valid", rank,
                  stage_names[self->stage], (double)(now_of(job) - self->began_ns) * 1e-9,

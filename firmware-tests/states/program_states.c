@@ -1,5 +1,6 @@
-/* The search of states.h for SECONDS of the processor: program_states [SECONDS [SEED]]; SEED: random
- * schedules alone. Ends with 1 and the schedule where a rule does not hold. */
+/* The search of states.h for SECONDS of the processor: program_states [SECONDS [FIRST [SEED]]]:
+ * jobs from the FIRST on, and where time is left random schedules from SEED on. Ends with 1 and the
+ * schedule where a rule does not hold. */
 #include "firmware-tests/states/states.h"
 
 #include <stdio.h>
@@ -40,12 +41,13 @@ static bool walked(double until_s, uint64_t seed)
 int main(int count, char **arguments)
 {
     double seconds = (count > 1) ? strtod(arguments[1], NULL) : 60;
-    if (count > 2) return walked(seconds, strtoull(arguments[2], NULL, 10)) ? 0 : 1;
-    for (uint32_t i = 0; (i < states_jobs_count) && (now_s() < seconds); i++) {
+    uint32_t first = (count > 2) ? (uint32_t)strtoul(arguments[2], NULL, 10) : 0;
+    uint64_t seed = (count > 3) ? strtoull(arguments[3], NULL, 10) : 1;
+    for (uint32_t i = first; (i < states_jobs_count) && (now_s() < seconds); i++) {
         const struct states_job *job = &states_jobs[i];
         struct states_found found = states_search(&job->limits, job->deviations,
                                                   (uint64_t)((seconds - now_s()) * A_SECOND));
         if (!tell(job->name, &found)) return 1;
     }
-    return walked(seconds, 1) ? 0 : 1;
+    return walked(seconds, seed) ? 0 : 1;
 }

@@ -1,4 +1,4 @@
-/* A job of the shipped coordinator and members (lib/control/), in which what comes next is a choice:
+/* A job of the shipped coordinator and members (lib/control/), in which what comes next is chosen:
  * a frame or an end is delivered, a second passes, a process dies, is started, stopped, cut off,
  * leaves or closes, an edge breaks, the coordinator crashes and is begun anew. The job is saved and
  * restored whole, so that all choices of a state can be tried. One clock for all; who is stopped is
@@ -21,20 +21,24 @@ struct states_limits {
     uint8_t ids;      /* members of the first generation */
     uint8_t id_count; /* ids in all */
     bool hosted;      /* rank 0's process hosts the coordinator */
-    uint8_t kills, starts, cuts, halves, stops, crashes, asks, leaves, byes, edges, gives_up, lates;
+    bool fixed;       /* the job is not elastic: it ends with the first failure */
+    uint8_t kills, starts, cuts, halves, stops, halts, crashes, asks, leaves, byes, edges, gives_up,
+        lates;
 };
 
 typedef enum states_act {
     STATES_DELIVER = 0, /* of connection `of`, in direction `to`, the next frame, or its end */
     STATES_PASS,        /* a second */
     STATES_CONTINUE,    /* process `of`, which was stopped */
+    STATES_WAKE,        /* the coordinator, which was */
     STATES_BEGIN,       /* a coordinator in the place of one that crashed */
     STATES_KILL,        /* process `of` */
     STATES_START,       /* one of id `of` */
     STATES_CUT,         /* the connection of process `of` */
     STATES_HALF,        /* likewise, and only the end `to` is told */
     STATES_STOP,
-    STATES_CRASH, /* of the coordinator */
+    STATES_HALT,  /* the coordinator is stopped, */
+    STATES_CRASH, /* or crashes */
     STATES_ASK,   /* process `of` finds that its step does not end */
     STATES_LEAVE,
     STATES_BYE,
@@ -78,6 +82,7 @@ struct states_world {
     struct states_limits limits; /* what is left */
     uint64_t now_ns;
     bool lives;   /* the coordinator */
+    bool halted;  /* it is not polled */
     bool is_down; /* one has crashed, and none has taken over since */
     bool is_over; /* something has happened for which the job may end */
     uint8_t proc_count;
@@ -85,7 +90,7 @@ struct states_world {
     uint32_t order;
     uint32_t passes; /* since the last act */
     uint32_t asked;
-    uint64_t dead_ns;
+    uint64_t dead_ns, halted_ns;
     const char *broken; /* the rule that does not hold, or NULL */
     struct gf_channel channel;
     struct gf_coordinator *coordinator;
@@ -149,7 +154,7 @@ struct states_job {
 };
 #define STATES_ANY                                                                        \
     .kills = 3, .starts = 2, .cuts = 3, .halves = 3, .stops = 2, .crashes = 1, .asks = 2, \
-    .leaves = 2, .byes = 2, .edges = 2, .gives_up = 1, .lates = 3
+    .halts = 1, .leaves = 2, .byes = 2, .edges = 2, .gives_up = 1, .lates = 3
 extern const struct states_job states_jobs[];
 extern const uint32_t states_jobs_count;
 /* Random ones, each with limits of its own, from this seed on. */

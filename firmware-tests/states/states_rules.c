@@ -273,7 +273,7 @@ bool states_steady(void)
 /* A coordinator that is begun anew goes on while no member has changed. */
 void states_may_end(void)
 {
-    if (states->is_down) states->is_over = true;
+    if (states->is_down || states->halted || states->limits.fixed) states->is_over = true;
 }
 
 static void down_look(void)

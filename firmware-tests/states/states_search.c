@@ -154,6 +154,10 @@ const struct states_job states_jobs[] = {
      {.ids = 2, .id_count = 2, .hosted = true, STATES_ANY},
      2,
      true},
+    {"3 members of a job that is not elastic, 1 deviation",
+     {.ids = 3, .id_count = 3, .fixed = true, STATES_ANY},
+     1,
+     true},
     {"4 members, 1 deviation", {.ids = 4, .id_count = 4, STATES_ANY}, 1, true},
     {"2 members, 1 crash, 1 death, 1 cut, whole",
      {.ids = 2, .id_count = 2, .crashes = 1, .kills = 1, .cuts = 1},
@@ -167,7 +171,18 @@ const struct states_job states_jobs[] = {
      STATES_ALL,
      false},
     {"2 members, 3 deviations", {.ids = 2, .id_count = 2, STATES_ANY}, 3, false},
-    {"4 members, 3 deviations", {.ids = 4, .id_count = 4, STATES_ANY}, 3, false},
+    {"4 members, 3 deviations",
+     {.ids = 4,
+      .id_count = 4,
+      .kills = 3,
+      .starts = 2,
+      .cuts = 3,
+      .halves = 3,
+      .stops = 2,
+      .crashes = 1,
+      .lates = 3},
+     3,
+     false},
     {"3 members, 3 deviations", {.ids = 3, .id_count = 3, STATES_ANY}, 3, false},
 };
 const uint32_t states_jobs_count = sizeof states_jobs / sizeof states_jobs[0];
@@ -185,9 +200,10 @@ static uint32_t draw(uint32_t below)
 static struct states_limits limits_draw(void)
 {
     struct states_limits limits = {.ids = (uint8_t)(2 + draw(3)), .hosted = (draw(5) == 0)};
-    uint8_t *left[] = {&limits.kills, &limits.starts,  &limits.cuts,     &limits.halves,
-                       &limits.stops, &limits.crashes, &limits.asks,     &limits.leaves,
-                       &limits.byes,  &limits.edges,   &limits.gives_up, &limits.lates};
+    uint8_t *left[] = {&limits.kills, &limits.starts,  &limits.cuts,  &limits.halves,
+                       &limits.stops, &limits.crashes, &limits.asks,  &limits.leaves,
+                       &limits.halts, &limits.byes,    &limits.edges, &limits.gives_up,
+                       &limits.lates};
     limits.id_count = (uint8_t)((draw(3) == 0) ? 4 : limits.ids);
     for (uint32_t i = 0; i < sizeof left / sizeof left[0]; i++)
         *left[i] = (uint8_t)((draw(2) == 0) ? draw(3) : 0);
@@ -239,10 +255,11 @@ void states_found_show(void)
     states_logs = false;
     const struct states_limits *l = &path_limits;
     printf("{.ids = %u, .id_count = %u, .hosted = %d, .kills = %u, .starts = %u, .cuts = %u, "
-           ".halves = %u, .stops = %u, .crashes = %u, .asks = %u, .leaves = %u, .byes = %u, "
+           ".halves = %u, .stops = %u, .halts = %u, .crashes = %u, .asks = %u, .leaves = %u, .byes "
+           "= %u, "
            ".edges = %u, .gives_up = %u, .lates = %u}\n",
            l->ids, l->id_count, l->hosted, l->kills, l->starts, l->cuts, l->halves, l->stops,
-           l->crashes, l->asks, l->leaves, l->byes, l->edges, l->gives_up, l->lates);
+           l->halts, l->crashes, l->asks, l->leaves, l->byes, l->edges, l->gives_up, l->lates);
     for (uint32_t i = 0; (i < path_count) && (i < DEPTH); i++)
         printf("\"%s\",%s", texts[i], (i % 6 == 5) ? "\n" : " ");
     printf("\n");

@@ -210,7 +210,8 @@ static struct gf_coordinator_setup coordinator_setup(void)
 
 static void coordinator_poll(void)
 {
-    if (states->lives) (void)gf_coordinator_poll(states->coordinator, states->now_ns);
+    if (states->lives && !states->halted)
+        (void)gf_coordinator_poll(states->coordinator, states->now_ns);
 }
 
 static void coordinator_begin(void)
@@ -225,6 +226,7 @@ static void coordinator_begin(void)
     states->coordinator =
         gf_coordinator_open(&setup, coordinator_memory, &states->channel, states->now_ns);
     states->lives = true;
+    states->halted = false;
 }
 
 static void coordinator_end(void)
@@ -276,7 +278,7 @@ static void proc_start(uint32_t id, bool rejoins)
                                     .edges_of = proc,
                                     .rejoins = rejoins,
                                     .process = 100 + at,
-                                    .terms = {.elastic = true,
+                                    .terms = {.elastic = !states->limits.fixed,
                                               .join_timeout_ns = JOIN_NS,
                                               .keepalive_ns = KEEPALIVE_NS,
                                               .exchange_timeout_ns = EXCHANGE_NS},
@@ -321,7 +323,7 @@ static void add(struct list *list, states_act act, uint32_t of, uint32_t to)
 static bool can_read(const struct states_conn *conn, uint32_t way)
 {
     if (!has_next(conn, way)) return false;
-    if (way == TO_COORDINATOR) return states->lives;
+    if (way == TO_COORDINATOR) return states->lives && !states->halted;
     return states->procs[conn->proc].alive && !states->procs[conn->proc].stopped;
 }
 
@@ -361,7 +363,7 @@ static bool is_done(void)
         number = proc->number;
     }
     if (lives == 0) return true;
-    if ((works != lives) || !states->lives) return false;
+    if ((works != lives) || !states->lives || states->halted) return false;
     return (states->coordinator->state == GF_COORDINATOR_RUN) &&
            (states->coordinator->world == lives) && (states->coordinator->number == number) &&
            !states_rules_want_steps();
@@ -409,6 +411,9 @@ static void acts(struct list *list)
         for (uint32_t b = a + 1; b < left->id_count; b++)
             if ((states->edges[a] & (1u << b)) == 0) add(list, STATES_EDGE, a, b);
     if ((left->crashes > 0) && states->lives && !left->hosted) add(list, STATES_CRASH, 0, 0);
+    if ((left->halts > 0) && states->lives && !states->halted && !left->hosted)
+        add(list, STATES_HALT, 0, 0);
+    if (states->lives && states->halted) add(list, STATES_WAKE, 0, 0);
 }
 
 #define STOPPED_NS (7 * SECOND)
@@ -424,7 +429,9 @@ uint32_t states_choices(struct states_choice choices_out[STATES_CHOICES])
             if (states->procs[i].alive && states->procs[i].stopped &&
                 (states->now_ns - states->procs[i].stopped_ns >= STOPPED_NS))
                 awake = i;
-        if (begins && (states->now_ns - states->dead_ns >= SECOND))
+        if (states->lives && states->halted && (states->now_ns - states->halted_ns >= 5 * SECOND))
+            add(&list, STATES_WAKE, 0, 0);
+        else if (begins && (states->now_ns - states->dead_ns >= SECOND))
             add(&list, STATES_BEGIN, 0, 0);
         else if (awake < STATES_PROCS)
             add(&list, STATES_CONTINUE, awake, 0);
@@ -542,6 +549,14 @@ static void crash(void)
     coordinator_end();
 }
 
+/* Nobody is cut on its return, unless somebody waited for it meanwhile. */
+static void halt(void)
+{
+    if (!states_steady()) states->is_over = true;
+    states->halted = true;
+    states->halted_ns = states->now_ns;
+}
+
 static const struct gf_error stands = {
     .code = GF_ERR_TIMEOUT, .peer = GF_RANK_NONE, .tensor = GF_TENSOR_NONE, .text = "it stands"};
 
@@ -566,6 +581,7 @@ static uint8_t *limit_of(states_act act)
     case STATES_HALF: return &left->halves;
     case STATES_STOP: return &left->stops;
     case STATES_CRASH: return &left->crashes;
+    case STATES_HALT: return &left->halts;
     case STATES_ASK: return &left->asks;
     case STATES_LEAVE: return &left->leaves;
     case STATES_BYE: return &left->byes;
@@ -598,7 +614,7 @@ void states_step(const struct states_choice *choice)
     if (left != NULL) {
         *left -= 1;
         states->passes = 0;
-        if (choice->act != STATES_CUT) states_may_end();
+        if ((choice->act != STATES_CUT) && (choice->act != STATES_HALF)) states_may_end();
     }
     switch ((states_act)choice->act) {
     case STATES_DELIVER: deliver(of, choice->to); break;
@@ -613,6 +629,11 @@ void states_step(const struct states_choice *choice)
     case STATES_CUT: cut(of, false, 0); break;
     case STATES_HALF: cut(of, true, choice->to); break;
     case STATES_STOP: proc_stop(of); break;
+    case STATES_WAKE:
+        states->halted = false;
+        coordinator_poll();
+        break;
+    case STATES_HALT: halt(); break;
     case STATES_CRASH: crash(); break;
     case STATES_ASK: fault_say(of, false); break;
     case STATES_LEAVE: states->procs[of].leaves = true; break;
@@ -630,9 +651,9 @@ void states_step(const struct states_choice *choice)
 
 void states_text(const struct states_choice *choice, char text_out[STATES_TEXT_BYTES])
 {
-    static const char *const names[] = {"deliver", "pass",  "continue", "begin", "kill",
-                                        "start",   "cut",   "half",     "stop",  "crash",
-                                        "ask",     "leave", "bye",      "edge",  "give up"};
+    static const char *const names[STATES_ACTS] = {
+        "deliver", "pass", "continue", "wake", "begin", "kill", "start", "cut",    "half",
+        "stop",    "halt", "crash",    "ask",  "leave", "bye",  "edge",  "give up"};
     if (choice->act == STATES_DELIVER)
         (void)snprintf(text_out, STATES_TEXT_BYTES, "%s %u%s", names[0],
                        states->conns[choice->of].proc, (choice->to == TO_MEMBER) ? "<c" : ">c");
@@ -869,6 +890,7 @@ uint64_t states_hash(void)
     uint64_t hash = 1;
     const unsigned char *limits = (const unsigned char *)&states->limits;
     for (size_t i = 0; i < sizeof states->limits; i++) hash = mix(hash, limits[i]);
+    if (states->halted) hash = mix(hash, span(states->now_ns, states->halted_ns));
     hash = mix(hash, (uint64_t)states->lives | (uint64_t)states->is_down << 1 |
                          (uint64_t)states->is_over << 2 | (uint64_t)states->proc_count << 8 |
                          (uint64_t)states->passes << 16 | (uint64_t)states->asked << 40);

@@ -47,10 +47,11 @@ static bool id_is_free(struct gf_coordinator *c, uint32_t connection,
         gf_log_line(&c->setup.log, GF_LOG_WARN, "a second process of rank %u is refused",
                     offer->id);
     row->refused = offer->process;
-    refuse(
-        c, connection, GF_ERR_STATE, true,
-        "rank %u is in use by another process of this job (set GF_REJOIN=1 where that has ended)",
-        offer->id);
+    refuse(c, connection, GF_ERR_STATE, true,
+           "rank %u is in use by another process of this job (set GF_REJOIN=1 where that has "
+           "ended), or "
+           "by another context of this process: each wants a job.id of its own",
+           offer->id);
     return false;
 }
 

@@ -31,6 +31,9 @@ static gf_status identity_resolve(struct gf_layout *layout, const char *address_
         if (identity.world_max != 0) config->job.world_max = identity.world_max;
         config->job.rank = identity.rank;
         layout->local = identity.local;
+        /* a job beside the launcher's has its coordinator where the configuration says */
+        bool is_beside =
+            (config->job.id != 0) && (identity.job_id != 0) && (config->job.id != identity.job_id);
         if (config->job.id == 0) config->job.id = identity.job_id;
         const char *address = gf_identity_address(&identity, address_said);
         if (identity.nameless && (config->job.id == 0) && (address[0] == '\0'))
@@ -43,7 +46,7 @@ static gf_status identity_resolve(struct gf_layout *layout, const char *address_
             memcpy(config->rendezvous.address, address, GF_TEXT_MAX);
         config->rendezvous.rejoin = config->rendezvous.rejoin || identity.rejoin;
         config->job.elastic = config->job.elastic || identity.elastic;
-        if (identity.place_said)
+        if (identity.place_said && !is_beside)
             config->rendezvous.coordinator =
                 identity.is_separate ? GF_COORDINATOR_SEPARATE : GF_COORDINATOR_AT_RANK0;
     }

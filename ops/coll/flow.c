@@ -261,11 +261,10 @@ static gf_status flow_post(struct gf_coll *coll, bool is_send, uint64_t now_ns)
  * ours. */
 static uint32_t flow_waits_for(struct gf_coll *coll)
 {
-    struct gf_flow *flow = coll->own.flow;
+    const struct gf_flow *flow = coll->own.flow;
     const struct gf_flow_at *at = flow_arrival(coll);
     const struct gf_coll_msg *recv = &coll->msgs[slot_of(coll, at, false)];
-    flow->lacks = (at->count < flow->recvd.count) && recv->active;
-    if (flow->lacks) return recv->peer;
+    if ((at->count < flow->recvd.count) && recv->active) return recv->peer;
     if (flow->send_done.count < flow->sent.count)
         return coll->msgs[slot_of(coll, &flow->send_done, true)].peer;
     return GF_RANK_NONE;
@@ -288,17 +287,4 @@ gf_status gf_flow_progress(struct gf_coll *coll, uint64_t now_ns)
     if ((flow->send_done.round < flow->round_count) || (flow->recv_done.round < flow->round_count))
         return GF_AGAIN;
     return GF_OK;
-}
-
-void gf_flow_wait(const struct gf_coll *coll, uint32_t phase, struct gf_coll_wait *wait_out)
-{
-    const struct gf_flow *flow = coll->own.flow;
-    const struct gf_flow_at *at = flow_arrival(coll);
-    wait_out->posted = gf_coll_place(phase, flow->sent.round, flow->sent.slice);
-    if (flow->lacks) {
-        wait_out->lacked = gf_coll_place(phase, at->round, at->slice);
-        wait_out->from = coll->msgs[slot_of(coll, at, false)].peer;
-    }
-    if (flow->send_done.count < flow->sent.count)
-        wait_out->to = coll->msgs[slot_of(coll, &flow->send_done, true)].peer;
 }

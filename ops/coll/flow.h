@@ -73,7 +73,6 @@ struct gf_flow {
      * device, all before `marked` is done once its event is reached. */
     struct gf_flow_at folded;
     struct gf_flow_at marked;
-    bool lacks;         /* as of the last turn: the next arrival is posted and has not come */
     uint64_t last_fold; /* messages up to the last one that was folded */
 };
 
@@ -82,9 +81,6 @@ void gf_flow_need(const struct gf_coll_kind *kind, const struct gf_coll_limits *
                   struct gf_coll_need *need_out);
 gf_status gf_flow_start(struct gf_coll *coll);
 gf_status gf_flow_progress(struct gf_coll *coll, uint64_t now_ns);
-/* What a collective of rounds waits for, as the phase of another that it may be. It may have
- * failed: then it is what it waited for. */
-void gf_flow_wait(const struct gf_coll *coll, uint32_t phase, struct gf_coll_wait *wait_out);
 /* coll->late of them: what is done of late folds */
 gf_status gf_flow_late(struct gf_coll *coll, uint64_t now_ns);
 /* Tells a ring that runs how much there is by now of what this rank sends: all in the rounds before

@@ -300,23 +300,6 @@ static void hierarchy_need(const struct gf_coll_kind *kind, const struct gf_coll
         need_out->staging_bytes = direct.staging_bytes;
 }
 
-/* Messages are those of BETWEEN. */
-void gf_hierarchy_wait(const struct gf_coll *coll, struct gf_coll_wait *wait_out)
-{
-    const struct gf_hierarchy *own = coll->own.hierarchy;
-    wait_out->posted = gf_coll_place(own->phase, 0, 0);
-    if (own->phase != PHASE_BETWEEN) {
-        wait_out->memory = coll->waits_for;
-        return;
-    }
-    if (own->inner.state == GF_COLL_DONE) {
-        wait_out->posted = gf_coll_place(own->phase + 1u, 0, 0);
-        wait_out->memory = coll->waits_for;
-        return;
-    }
-    gf_flow_wait(&own->inner, own->phase, wait_out);
-}
-
 const struct gf_coll_kind gf_coll_hierarchy = {
     .name = "hierarchy",
     .collectives = 1u << GF_COLL_ALLREDUCE,

@@ -96,7 +96,4 @@ struct gf_hierarchy {
     uint64_t beat_ns;     /* when it gave that one */
 };
 
-/* What it waits for, also where it has failed. */
-void gf_hierarchy_wait(const struct gf_coll *coll, struct gf_coll_wait *wait_out);
-
 #endif
