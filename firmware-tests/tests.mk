@@ -146,10 +146,10 @@ check: ## every suite but the long ones (6 minutes on 2 cores)
 	@$(MAKE) --no-print-directory -s -j2 WERROR=1 all tests
 	@$(MAKE) --no-print-directory -s suites
 
-QUICK := $(call program,$(wildcard firmware-tests/unit/test_*.c firmware-tests/sim/test_*.c))
+QUICK_TESTS := $(call program,$(wildcard firmware-tests/unit/test_*.c firmware-tests/sim/test_*.c))
 check-quick: ## the unit and sim suites (a minute): what one runs between edits
-	@$(MAKE) --no-print-directory -s -j2 $(QUICK)
-	@BUILD=$(BUILD) sh firmware-tests/support/run.sh $(QUICK)
+	@$(MAKE) --no-print-directory -s -j2 $(QUICK_TESTS)
+	@BUILD=$(BUILD) sh firmware-tests/support/run.sh $(QUICK_TESTS)
 
 OUTAGES = $(foreach s,1 3 8 20,$(foreach h,2x1 2x2 3x1,$h:$s))
 outage: $(BUILD)/firmware-tests/program_outage ## the network of an elastic job is gone for 1 to 20 s, RUNS=20 (an hour)
@@ -212,7 +212,7 @@ check-san: ## the unit tests under address and undefined-behaviour checks
 	@BUILD=$(BUILD)-san ASAN_OPTIONS=detect_leaks=0 sh firmware-tests/support/run.sh $(patsubst $(BUILD)/%,$(BUILD)-san/%,$(TESTS))
 
 quick-programs: # their names, for another BUILD
-	@echo $(QUICK)
+	@echo $(QUICK_TESTS)
 check-aarch64: ## the unit and sim suites for 64-bit ARM under qemu; needs Debian's cross compiler, or is skipped
 	@BUILD=$(BUILD)-aarch64 sh firmware-tests/support/aarch64.sh
 

@@ -2,37 +2,57 @@
  * includes; it brings types.h, configuration.h and schedule.h with it. config.h reads a
  * configuration file; drivers.h is for who chooses the drivers that a program links, or writes one.
  *
- * Rules that hold for every call unless its declaration says otherwise:
+ * A context is in one of these states:
+ *
+ *     gf_open()             gf_open_wait()            gf_step_begin()
+ *     -------->  OPENING  ---------------->  READY  ------------------>  STEP
+ *                                            |  ^  <------------------    |
+ *                gf_close() from any state   |  |      gf_step_wait()     |
+ *                -------->  CLOSED           |  |                         | a rank died, a deadline
+ *                                            |  | gf_regroup_wait()       | passed: from any state
+ *                                            v  |                         v
+ *                                         REGROUP  <----------------   FAILED
+ *                                                  gf_regroup_begin()
+ *
+ * Blocks of this header say where a call is *Valid*:
+ *     always          on any context that gf_open() gave, a failed one too, until gf_close()
+ *     open            READY or STEP
+ *     ready           READY: between steps; requests may be under way
+ *     idle            READY, and no request under way
+ *     step            STEP: from gf_step_begin() until the step is whole
+ *     after a step    READY, from the end of a step until the next one begins
+ *
+ * Rules that hold for every call unless its block says otherwise:
  *   - Nothing is allocated, no thread is started, nothing is printed. Memory is the caller's. (What
- *     UCX does by itself where a job has a network of its: drivers/README.md.)
+ *     UCX does by itself where a job uses it between nodes: drivers/ucx/README.md.)
  *   - One thread at a time per context, which need not be the one that opened it; contexts are
  *     independent of each other, and threads may open and close them at once.
- *   - A call that "may block" polls until it is done or its deadline has passed; every other call
- *     returns at once. gf_open() and gf_close() take what opening and closing drivers takes, some of
- *     which have bounds of their own that stand there; polls of a join and of a regroup that make the
- *     link anew take what the pages of the exchange region take.
- *   - "gf_.._wait_for(.., bound_ns)" is "gf_.._wait(..)" that gives GF_AGAIN once it has blocked for
- *     bound_ns: nothing is lost, and it is called again, as by a binding that looks for signals in
- *     between. It ends later by what one poll takes, and by nothing that it sleeps. 0: one poll.
- *     Deadlines are those of the wait, and all that happens between two calls is that nothing moves.
- *   - "exchange.timeout_ns" as a bound means so long without any progress: an operation that moves
- *     may take longer, and so may one of a rank that asks for patience by gf_heartbeat(). Once it has
+ *   - *Blocks* says how long a call may poll before it returns. Where a block does not say it, the
+ *     call returns at once.
+ *   - "exchange.timeout" as a bound means so long without any progress: an operation that moves may
+ *     take longer, and so may one of a rank that asks for patience by gf_heartbeat(). Once it has
  *     passed the ranks find out whose fault it is, which takes up to a quarter of it, a second at
  *     least; up to five times that where the coordinator stops meanwhile.
- *   - A call that is merely wrong (GF_ERR_PARAM or GF_ERR_STATE from the call itself) is refused,
- *     logged, and leaves the context as it was. Any other error fails the context. First the ranks
- *     find out whose fault it is, and meanwhile polls give GF_AGAIN, gf_tensor_ready() and its like
- *     GF_OK, and any other call what this rank met itself. From the first poll or wait on that
- *     returns the error each call answers with the same status, and gf_error_last() tells it whole.
- *   - NULL for a context, configuration or output is GF_ERR_PARAM; calls without a status answer 0,
- *     false or 1 to a context that is NULL.
+ *   - "gf_.._wait_for(.., bound_ns)" is "gf_.._wait(..)" that gives GF_AGAIN once it has blocked
+ *     for bound_ns: nothing is lost, and it is called again, as by a binding that looks for signals
+ *     in between. It ends later by what one poll takes, and by nothing that it sleeps. 0: one poll.
+ *     Deadlines are those of the wait, and all that happens between two calls is that nothing
+ *     moves.
+ *   - *Returns* lists what is special to a call. Each gf_status may also be GF_ERR_PARAM (NULL for
+ *     a context, a configuration or an output; an argument out of its range) or GF_ERR_STATE (not
+ *     valid now). Such a call is refused, logged, and leaves the context as it was. Calls without a
+ *     status answer 0, false, NULL or 1 to a context that is NULL.
+ *   - Any other error fails the context. First the ranks find out whose fault it is, and meanwhile
+ *     polls give GF_AGAIN, gf_tensor_ready() and its like GF_OK, and any other call what this rank
+ *     met itself. From the first poll or wait on that returns the error each call answers with the
+ *     same status, and gf_error_last() tells it whole.
  *   - In a forked child calls on the parent's context are GF_ERR_STATE, and answers are as at the
- *     fork. gf_gradient() is shared memory: the child must not write there. It may open a context of
- *     its own, but not over UCX where one over UCX was open at the fork: UCX's thread is not in the
- *     child (GF_ERR_SYSTEM).
+ *     fork. gf_gradient() is shared memory: the child must not write there. It may open a context
+ *     of its own, but not over UCX where one over UCX was open at the fork: UCX's thread is not in
+ *     the child (GF_ERR_SYSTEM).
  *   - Every call computes to nearest, with subnormals, and traps no floating-point exception,
- *     whatever the thread has set (-ffast-math, fesetround(), feenableexcept()); what is called back
- *     in it, as config.log, does too. Afterwards the thread's mode and flags are as before.
+ *     whatever the thread has set (-ffast-math, fesetround(), feenableexcept()); what is called
+ *     back in it, as config.log, does too. Afterwards the thread's mode and flags are as before.
  *   - Outputs come last, set only on success. Units: bytes (`_bytes`), elements (`_count`,
  *     `_elems`), ns (`_ns`). */
 #ifndef GRADIENTFLOW_H
@@ -49,7 +69,7 @@ extern "C" {
 #define GF_VERSION_MINOR 10
 #define GF_VERSION ((GF_VERSION_MAJOR << 16) | GF_VERSION_MINOR)
 
-/* ---- tensors and memory ---- */
+/* ======== 1. Tensors and memory ======== */
 
 #define GF_TENSOR_DENSE 0x1u    /* never sparsified */
 #define GF_TENSOR_NO_DECAY 0x2u /* bias or normalisation: no weight decay, no LARS */
@@ -73,288 +93,436 @@ struct gf_footprint {
 /* of stack that a caller needs; less in a main thread: gf_open() is GF_ERR_SYSTEM */
 #define GF_STACK_BYTES 65536u
 
-/* tensors[tensor_count], in the order in which backward ends them; read during the call only. Reads
- * the environment for rank and world, unless config->job.ignore_environment. Errors: GF_ERR_PARAM,
- * GF_ERR_CONFIG; why is logged. */
+/* Says how much memory a configuration needs. Reads the environment for rank and world, unless
+ * config->job.ignore_environment.
+ *     config      read during the call only
+ *     tensors     [tensor_count], in the order in which backward ends them; likewise
+ * Returns GF_OK; GF_ERR_CONFIG: a setting is out of its range, why is logged. */
 gf_status gf_measure(const struct gf_config *config, const struct gf_tensor *tensors,
                      uint32_t tensor_count, struct gf_footprint *footprint_out);
 
-/* Lays the context out in memory[memory_bytes] (aligned to 64, not MADV_DONTFORK, the library's
- * until gf_close()), opens drivers and posts the join. gf_open_poll() gives GF_AGAIN until all are
- * there; gf_open_wait() blocks until then: at most rendezvous.join_timeout_ns until rank 0 is there,
- * as long again and 2 s for the others, then exchange.timeout_ns for connections and for the first
- * messages.
- * gf_open() itself blocks where rendezvous.address is a name that is not known yet: at most
- * rendezvous.join_timeout_ns, then GF_ERR_TIMEOUT. It warns where this process seems to be one of
- * several and was not told so.
+/* ======== 2. Opening and closing ======== */
+
+/* Lays the context out in the caller's memory, opens drivers and posts the join. It warns where
+ * this process seems to be one of several and was not told so.
+ *     config      as for gf_measure(); what it points at (texts, pool_order, state_extra) too
+ *     tensors     [tensor_count], as for gf_measure(), the same on all ranks
+ *     memory      [memory_bytes], control_bytes at least; aligned to 64, not MADV_DONTFORK; the
+ *                 library's until gf_close()
+ *     gf_out      where it fails NULL, or a failed context for gf_error_last() and gf_close()
  * Two contexts of one process are two jobs: each wants a job.id of its own, the same on all ranks,
  * and where ranks meet at ports (a key_file, insecure, several hosts) a rendezvous.address; as
- * GF_ADDRESS would go before both, the second then sets job.ignore_environment.
- * Where gf_open() fails *gf_out is NULL, or a failed context for gf_error_last() and gf_close().
- * GF_ERR_PARAM, GF_ERR_CONFIG: as gf_measure(), or memory is not aligned; GF_ERR_ARENA: it is too
- * small; GF_ERR_SYSTEM: stack, descriptors (ulimit -n), memory to share, a port that is taken;
- * GF_ERR_DEVICE, GF_ERR_LINK. Poll and wait also give GF_ERR_TIMEOUT: ranks are missing;
- * GF_ERR_MISMATCH: they were given different things; GF_ERR_PEER: one has failed.
- * Descriptors: rank 0, and who coordinates after it, has one for each rank. Over sockets each rank
- * has link.streams, or as many as link.devices where these are more, for each rank of another
- * node. All lie above 2: where the program has 0, 1 or 2 closed they become /dev/null, and stay it,
- * closed on exec. */
+ * GF_ADDRESS would go before both, the second then sets job.ignore_environment. Descriptors: the
+ * process that has the coordinator has one for each rank. Over sockets each rank has link.streams,
+ * or as many as link.devices where these are more, for each rank of another node. All lie above 2:
+ * where the program has 0, 1 or 2 closed they become /dev/null, and stay it, closed on exec.
+ * Blocks: for what opening drivers takes; where rendezvous.address is a name that is not known yet
+ * up to rendezvous.join_timeout, then GF_ERR_TIMEOUT.
+ * Returns GF_OK; GF_ERR_CONFIG: as gf_measure(); GF_ERR_PARAM: memory is not aligned; GF_ERR_ARENA:
+ * it is too small; GF_ERR_SYSTEM: stack, descriptors (ulimit -n), memory to share, a port that is
+ * taken; GF_ERR_DEVICE, GF_ERR_LINK. */
 gf_status gf_open(const struct gf_config *config, const struct gf_tensor *tensors,
                   uint32_t tensor_count, void *memory, uint64_t memory_bytes, gf_context **gf_out);
+
+/* Moves the join.
+ * Valid: OPENING.
+ * Returns GF_AGAIN: not all ranks are there; GF_OK: the context is READY; GF_ERR_TIMEOUT: ranks are
+ * missing, which are named; GF_ERR_MISMATCH: they were given different things; GF_ERR_PEER: one has
+ * failed; and what gf_open() returns. */
 gf_status gf_open_poll(gf_context *gf);
+
+/* Polls the join until it ends.
+ * Blocks: at most rendezvous.join_timeout until the coordinator is there, as long again and 2 s for
+ * the other ranks, then exchange.timeout for connections and for the first messages.
+ * Valid: OPENING.
+ * Returns what gf_open_poll() returns, but GF_AGAIN. */
 gf_status gf_open_wait(gf_context *gf);
+
 /* gf_open_wait() for bound_ns at most.
- * Blocks: up to bound_ns. Valid where gf_open_wait() is.
+ * Blocks: up to bound_ns. Valid: OPENING.
  * Returns GF_AGAIN: bound_ns have passed and not all are there, call it again; else what
  * gf_open_wait() returns. */
 gf_status gf_open_wait_for(gf_context *gf, uint64_t bound_ns);
 
-/* May block up to exchange.timeout_ns, and where the coordinator of the job runs in this process
- * (rank 0, unless rendezvous.coordinator says otherwise) until all other ranks have closed: lets the
- * other ranks finish, then gives everything back to the system. NULL is valid. A failed context waits for nobody and closes with GF_OK; so it does
- * inside a step or with a request under way, which is an abort to the others. The memory is the
- * caller's again. GF_ERR_TIMEOUT: some did not leave in time; this rank has. What closing itself may
- * take, failed or not: 0.2 s until the last words have been sent, a second until the other hosts
- * have acknowledged them, 0.2 s of the link's, and on a GPU 2 s for the work that is queued. */
+/* Lets the other ranks finish, then gives everything back to the system; the memory is the caller's
+ * again. A failed context waits for nobody and closes with GF_OK; so it does inside a step or with
+ * a request under way, which is an abort to the others.
+ * Blocks: up to exchange.timeout; where the coordinator of the job runs in this process (rank 0,
+ * unless rendezvous.coordinator says otherwise) until all other ranks have closed. Closing itself
+ * takes, failed or not: 0.2 s until the last words have been sent, a second until the other hosts
+ * have acknowledged them, 0.2 s of the link's, and on a GPU 2 s for the work that is queued.
+ * Valid: always; NULL is.
+ * Returns GF_OK; GF_ERR_TIMEOUT: some did not leave in time; this rank has. */
 gf_status gf_close(gf_context *gf);
+
 /* The part of gf_close() that waits for the other ranks, in turns, for a caller that drives several
- * contexts from one thread: GF_AGAIN until all have left; after anything else gf_close() waits for
- * nobody. The first call ends the use of the context for everything but this and gf_close(). */
+ * contexts from one thread. The first call ends the use of the context for everything but this and
+ * gf_close().
+ * Valid: always.
+ * Returns GF_AGAIN until all have left; after anything else gf_close() waits for nobody. */
 gf_status gf_close_poll(gf_context *gf);
+
 /* The same in longer turns: gf_close_poll() until the others have left, for bound_ns at most.
- * Blocks: up to bound_ns. Valid, and ends the use of the context, as gf_close_poll().
+ * Blocks: up to bound_ns. Valid: always; it ends the use of the context as gf_close_poll().
  * Returns GF_AGAIN: bound_ns have passed and some have not left, call it again; else what
  * gf_close_poll() returns. */
 gf_status gf_close_wait_for(gf_context *gf, uint64_t bound_ns);
 
-/* 0 for NULL. A new generation changes both: draw samples by what they are now, for example from
- * (gf_steps() * gf_world() + gf_rank()) * batch on, and each generation's ranks share the data anew. */
+/* ======== 3. Who this is ======== */
+
+/* This rank, now. A new generation changes it: draw samples by what it is now, for example from
+ * (gf_steps() * gf_world() + gf_rank()) * batch on, and each generation's ranks share the data
+ * anew.
+ * Valid: always. Returns 0 to world - 1. */
 uint32_t gf_rank(const gf_context *gf);
+
+/* How many ranks there are, now. A new generation changes it.
+ * Valid: always. */
 uint32_t gf_world(const gf_context *gf);
-/* Rank (its member id), world and world_max at open: no generation changes them, a restarted rank has
- * them again. */
+
+/* The rank at open (its member id): no generation changes it, a restarted rank has it again.
+ * Valid: always. */
 uint32_t gf_first_rank(const gf_context *gf);
+
+/* The world at open: no generation changes it.
+ * Valid: always. */
 uint32_t gf_first_world(const gf_context *gf);
+
+/* How many ranks the job may grow to.
+ * Valid: always. */
 uint32_t gf_world_max(const gf_context *gf);
 
-/* ---- the step ---- */
+/* Whole steps since open (or since the state that was loaded), skipped ones included. Equal on all
+ * ranks where the context is ready and no step has ended on some of them only.
+ * Valid: always. */
+uint64_t gf_steps(const gf_context *gf);
 
-/* 0 for an index that is no tensor; gf_gradient() also where no context is open, or its generation
- * failed without a link. gf_gradient(gf, i) [tensors[i].elem_count] of tensors[i].type: layers
- * write here. It is the library's from gf_tensor_ready(gf, i) until gf_step_wait() gives GF_OK, and
- * then holds the average over all ranks, as exchange.average says (with an optimizer of the
- * library's: what becomes the average once it is multiplied with gf_gradient_scale()). From there
- * to the next gf_tensor_ready(gf, i) it is the appliance's, before gf_step_begin() too: it may be
- * clipped or set to zero in place, and backward may add to it before the step is begun. What
- * gf_update() applies, and the first gf_gradient_norm() of a step measures, is what is there then;
- * later nothing of the step depends on it. On a GPU such a write comes after
- * gf_queue_follow() on its queue, and has ended before gf_update() or gf_gradient_norm() is called
- * where these are to see it. Addresses do not change while the context is open, but for a generation's
- * begin, which zeroes.
- * gf_weight(gf, i): the fp32 master weight; 0 without an optimizer. gf_weight_half(gf, i): the copy
- * in optimizer.half_weights; 0 without one. Where an interface has no bf16
- * (__cuda_array_interface__), hand it on as 16-bit integers ("<i2") and view these as bf16. All are
- * host addresses with the host device, device addresses on a GPU. */
+/* ======== 4. Gradients and weights ======== */
+
+/* The address of a tensor's gradient, [tensors[i].elem_count] of tensors[i].type: layers write
+ * here.
+ *     tensor      its index in the tensors that gf_open() was given
+ * It is the library's from gf_tensor_ready(gf, i) until gf_step_wait() gives GF_OK, and then holds
+ * the average over all ranks, as exchange.average says (with an optimizer of the library's: what
+ * becomes the average once it is multiplied with gf_gradient_scale()). From there to the next
+ * gf_tensor_ready(gf, i) it is the appliance's, before gf_step_begin() too: it may be clipped or
+ * set to zero in place, and backward may add to it before the step is begun. What gf_update()
+ * applies, and the first gf_gradient_norm() of a step measures, is what is there then; later
+ * nothing of the step depends on it. On a GPU such a write comes after gf_queue_follow() on its
+ * queue, and has ended before gf_update() or gf_gradient_norm() is called where these are to see
+ * it.
+ * Valid: always. The address does not change while the context is open, but for a generation's
+ * begin: then the memory is another one, and zero.
+ * Returns a host address, or on a GPU a device address; 0: no such tensor, no context is open, or
+ * its generation failed without a link. */
 gf_mem gf_gradient(gf_context *gf, uint32_t tensor);
+
+/* gf_gradient() as a pointer, for tensors of fp32 on the host.
+ * Valid: as gf_gradient(). Returns NULL where that is 0, the tensor has another type, or gradients
+ * lie on a GPU. */
+float *gf_gradient_f32(gf_context *gf, uint32_t tensor);
+
+/* gf_gradient() as a pointer to bits, for tensors of fp16 or bf16 on the host.
+ * Valid: as gf_gradient(). Returns NULL where that is 0, the tensor is of fp32, or gradients lie on
+ * a GPU. */
+uint16_t *gf_gradient_bits16(gf_context *gf, uint32_t tensor);
+
+/* The address of a tensor's fp32 master weights, [elem_count], with an optimizer of the library's.
+ * Valid: always. To be asked again after a regroup.
+ * Returns a host address, or on a GPU a device address; 0: no such tensor, or no optimizer. */
 gf_mem gf_weight(gf_context *gf, uint32_t tensor);
+
+/* gf_weight() as a pointer, on the host.
+ * Valid: as gf_weight(). Returns NULL where that is 0, or weights lie on a GPU. */
+float *gf_weight_f32(gf_context *gf, uint32_t tensor);
+
+/* The address of the copy of a tensor's weights in optimizer.half_weights, [elem_count]. Where an
+ * interface has no bf16 (__cuda_array_interface__), hand it on as 16-bit integers ("<i2") and view
+ * these as bf16.
+ * Valid: as gf_weight(). Returns as gf_weight(); 0: there is no such copy, too. */
 gf_mem gf_weight_half(gf_context *gf, uint32_t tensor);
+
+/* gf_weight_half() as a pointer to bits, on the host.
+ * Valid: as gf_weight(). Returns NULL where that is 0, or weights lie on a GPU. */
+uint16_t *gf_weight_bits16(gf_context *gf, uint32_t tensor);
+
 /* The appliance has written gf_weight() (first values, a broadcast): brings gf_weight_half() up to
- * date. gf_update() and gf_state_load() do so themselves. Between steps only. */
+ * date. gf_update() and gf_state_load() do so themselves.
+ * Valid: ready. */
 gf_status gf_weights_written(gf_context *gf);
 
-/* A step begins; no byte of gf_gradient() is written. Several micro-batches make one step: the
- * first writes, the others add, and only the last declares its tensors ready. GF_ERR_STATE inside a
- * step, while requests are under way, and in an elastic job (job.elastic, or gf-run's) where the
- * step before was not applied by gf_update() or gf_updated(). */
+/* First weights: rank `root`'s gf_weight() of all tensors, and its config.state_extra, reach every
+ * rank; then the half weights are made. All ranks call it.
+ * Blocks: up to exchange.timeout for the weights and for each message of regions; who serves
+ * signals meanwhile waits for a gf_barrier() with gf_request_wait_for() first.
+ * Valid: idle.
+ * Returns GF_OK; GF_ERR_STATE: there are neither, or there are regions and the last step was not
+ * applied, too. */
+gf_status gf_broadcast_weights(gf_context *gf, uint32_t root);
+
+/* ======== 5. The step ======== */
+
+/* Begins a step; no byte of gf_gradient() is written. Several micro-batches make one step: the
+ * first writes, the others add, and only the last declares its tensors ready.
+ * Valid: idle; in an elastic job (job.elastic) once the step before was applied by gf_update() or
+ * gf_updated(). */
 gf_status gf_step_begin(gf_context *gf);
-/* Samples that this rank's gradients stand for in this step (0 to 2^51 - 1), 1 where it is not said.
- * A warning tells where exchange.average is samples and some ranks say it and others do not, and
- * where it is ranks and they differ.
- * To be said between gf_step_begin() and the last tensor: with that the vote may be on its way. */
+
+/* Asks what the loss is to be multiplied with before backward: a power of two, 1 unless
+ * loss_scale.enabled. It grows up to 2^24 and changes from step to step: a gradient that is
+ * declared before the scale of its step was asked for is refused with GF_ERR_STATE, unless that is
+ * 1.
+ * Valid: always. */
+float gf_loss_scale(gf_context *gf);
+
+/* Says how many samples this rank's gradients stand for in this step. A warning tells where
+ * exchange.average is samples and some ranks say it and others do not, and where it is ranks and
+ * they differ.
+ *     sample_count    0 to 2^51 - 1; 1 where it is not said
+ * Valid: step, before the last tensor is declared: with that the vote may be on its way. */
 gf_status gf_step_samples(gf_context *gf, uint64_t sample_count);
-/* Backward has ended this tensor. Any order; twice in a step is GF_ERR_STATE. Queues work and, as
- * the next four calls, moves all that is under way once, as gf_step_poll() does. `queue` is where
- * the gradient is being computed, so that what follows waits for it; 0 with the host device. On a
- * GPU, too, the exchange moves in such calls alone: one whose CPU is blocked until backward has
- * ended, and then declares, hides nothing of it. GF_OK
- * too while the ranks ask each other whose fault a failure is: the first error that a call returns
- * is the one that names the culprit. */
+
+#define GF_METRICS 4u
+/* Says a number of this rank, as its loss, that the vote adds up without a message or wait of its
+ * own. Who says none adds 0. It is a sum: where ranks have unequally many samples, a mean takes two
+ * metrics (the loss times the samples; the samples). A NaN or an infinity skips nothing; the sum is
+ * then NaN or infinite on all ranks.
+ *     index       below GF_METRICS
+ * Valid: step, before the last tensor is declared. */
+gf_status gf_step_metric(gf_context *gf, uint32_t index, double value);
+
+/* The sum of that number over all ranks, the same bits on each, after a whole step, skipped or not.
+ * Valid: always; of the last whole step. */
+double gf_metric(const gf_context *gf, uint32_t index);
+
+/* Declares that backward has ended this tensor, in any order. Queues work and moves all that is
+ * under way once, as gf_step_poll() does. On a GPU, too, the exchange moves in such calls alone:
+ * one whose CPU is blocked until backward has ended, and then declares, hides nothing of it.
+ *     queue       where the gradient is being computed, so that what follows waits for it; 0 with
+ *                 the host device
+ * Valid: step, once for a tensor.
+ * Returns GF_OK, also while the ranks ask each other whose fault a failure is: the first error that
+ * a call returns is the one that names the culprit. */
 gf_status gf_tensor_ready(gf_context *gf, uint32_t tensor, gf_queue_handle queue);
-/* The same where an event of the appliance's tells that the tensor is computed: one that it has
- * recorded, or that a graph which it has launched records, when this is called. It is looked at and
- * never waited for, and is not recorded again before gf_step_wait() has given GF_OK. On the host 0,
- * and computed when this is called. */
+
+/* gf_tensor_ready() for tensors first .. first + count - 1, at least one: what a trainer says whose
+ * backward fills one flat buffer. Where one of them is refused none is declared.
+ * Valid, and returns: as gf_tensor_ready(). */
+gf_status gf_tensors_ready(gf_context *gf, uint32_t first, uint32_t count, gf_queue_handle queue);
+
+/* gf_tensor_ready() where an event of the appliance's tells that the tensor is computed.
+ *     event       one that it has recorded, or that a graph which it has launched records, when
+ *                 this
+ *                 is called. It is looked at and never waited for, and is not recorded again before
+ *                 gf_step_wait() has given GF_OK. On the host 0, and computed when this is called
+ * Valid, and returns: as gf_tensor_ready(). */
 gf_status gf_tensor_ready_event(gf_context *gf, uint32_t tensor, gf_event_handle event);
-/* For a trainer that keeps its gradients elsewhere: copies gradient[elem_count] of the tensor's
- * type to gf_gradient() and declares it ready; the average is in gf_gradient(). From gf_gradient()
- * itself nothing is copied: then it is gf_tensor_ready(). On the host it may be written again at
- * once. On a GPU it is device memory, or host memory that the device was told
- * of; the copy goes to `queue`, and what comes there later may write it again. */
+
+/* For a trainer that keeps its gradients elsewhere: copies one to gf_gradient() and declares it
+ * ready; the average is in gf_gradient(). From gf_gradient() itself nothing is copied.
+ *     gradient    [elem_count] of the tensor's type. On the host it may be written again at once.
+ *                 On
+ *                 a GPU it is device memory, or host memory that the device was told of
+ *     queue       where the copy goes on a GPU; what comes there later may write it again
+ * Valid, and returns: as gf_tensor_ready(). */
 gf_status gf_tensor_copy(gf_context *gf, uint32_t tensor, const void *gradient,
                          gf_queue_handle queue);
+
 /* This rank adds nothing to the tensor in this step: the same as writing zeroes and declaring it
- * ready. */
+ * ready.
+ * Valid, and returns: as gf_tensor_ready(). */
 gf_status gf_tensor_skip(gf_context *gf, uint32_t tensor);
-/* gf_tensor_ready() for tensors first .. first + count - 1, at least one: what a trainer says whose
- * backward fills one flat buffer. Where one of them is refused none is declared. */
-gf_status gf_tensors_ready(gf_context *gf, uint32_t first, uint32_t count, gf_queue_handle queue);
-/* A number of this rank, as its loss, that the vote adds up without a message or wait of its own:
- * after a whole step, skipped or not, gf_metric() is the sum over all ranks, the same bits on each;
- * who says none adds 0. It is a sum: where ranks have unequally many samples, a mean takes two
- * metrics (the loss times the samples; the samples). To be said between gf_step_begin() and the
- * last tensor; index is below GF_METRICS. A NaN or an infinity skips nothing; the sum is then NaN
- * or infinite on all ranks. */
-#define GF_METRICS 4u
-gf_status gf_step_metric(gf_context *gf, uint32_t index, double value);
-double gf_metric(const gf_context *gf, uint32_t index);
-/* Moves what is under way; call it between layers. GF_AGAIN until the step is whole, GF_OK then. A
- * tensor that was never declared ready keeps it at GF_AGAIN. Work of a poll: of each buffer that is
- * under way at most about a slice (exchange.slice_bytes) to pack, one to add, one to unpack; after
- * the vote about one in all.
- * GF_ERR_STATE: no step was begun. */
+
+/* Moves what is under way; call it between layers. Of each buffer that is under way a poll packs at
+ * most about a slice (exchange.slice_bytes), adds one and unpacks one; after the vote about one in
+ * all.
+ * Valid: step.
+ * Returns GF_AGAIN until the step is whole, and while a tensor was not declared; GF_OK then. */
 gf_status gf_step_poll(gf_context *gf);
-/* May block up to exchange.timeout_ns without progress. A tensor that was not declared:
- * GF_ERR_STATE, named. On a GPU it keeps the CPU until the exchange is whole: a trainer that
- * launches kernel by kernel queues nothing ahead meanwhile, and the device idles for as long as the
- * first launches after it take. What helps: launches of the next forward pass as one graph, or
- * gf_step_poll() between launches that need no average, in place of waiting at once. */
+
+/* Polls until the step is whole. On a GPU it keeps the CPU until then: a trainer that launches
+ * kernel by kernel queues nothing ahead meanwhile, and the device idles for as long as the first
+ * launches after it take. What helps: launches of the next forward pass as one graph, or
+ * gf_step_poll() between launches that need no average, in place of waiting at once.
+ * Blocks: up to exchange.timeout without progress.
+ * Valid: step.
+ * Returns GF_OK; GF_ERR_STATE: a tensor was not declared, which is named; GF_ERR_TIMEOUT,
+ * GF_ERR_PEER, GF_ERR_LINK, GF_ERR_DEVICE: the context has failed. */
 gf_status gf_step_wait(gf_context *gf);
+
 /* gf_step_wait() for bound_ns at most. In the statistics and in the trace the calls of one step are
  * one wait, as long as all of them together.
- * Blocks: up to bound_ns. Valid where gf_step_wait() is.
+ * Blocks: up to bound_ns. Valid: step.
  * Returns GF_AGAIN: bound_ns have passed and the step is not whole, call it again; else what
  * gf_step_wait() returns. */
 gf_status gf_step_wait_for(gf_context *gf, uint64_t bound_ns);
-/* After a step that is whole: true if a non-finite value anywhere made all ranks drop it.
- * gf_gradient() is then undefined and gf_update() changes nothing; the loss scale has fallen. With
- * optimizer.clip_norm a norm that is not finite does the same once it is known, in
- * gf_gradient_norm(), gf_gradient_clip() or gf_update(): who updates by itself asks after it. */
+
+/* True if a value anywhere that was not finite made all ranks drop the step. gf_gradient() is then
+ * undefined and gf_update() changes nothing; the loss scale has fallen. With optimizer.clip_norm a
+ * norm that is not finite does the same once it is known, in gf_gradient_norm(), gf_gradient_clip()
+ * or gf_update(): who updates by itself asks after it.
+ * Valid: after a step. */
 bool gf_step_skipped(const gf_context *gf);
+
+/* ======== 6. The update ======== */
+
 /* What gf_gradient() must be multiplied with to be the average. 1 where optimizer.kind is none:
  * there it is the average in every type, made in fp32 with loss scale and pre-scale taken out, and
  * rounded once. So an fp16 tensor loses bits below 2^-14 (6e-5) and is 0 below 2^-25 (3e-8), which
  * fp32 tensors on an fp16 wire and bf16 (0 below 2^-134) do not. With an optimizer of the library's
  * 16-bit tensors keep the scale, and gf_update() takes it out; fp32 tensors do too, which spares a
  * pass, unless average, loss scale and pre-scale make the factor of a sum larger than 1: then they
- * hold the average. */
+ * hold the average.
+ * Valid: after a step. */
 float gf_gradient_scale(const gf_context *gf);
+
 /* The norm of all averaged gradients together, and what clipping multiplies them with: min(1,
- * optimizer.clip_norm / (norm + 1e-6)), 1 without clip_norm. Right for all finite gradients; where
- * the norm is beyond fp32 it is infinite, and with clip_norm the factor is 0 and the step becomes a
- * skipped one (gf_step_skipped()), on all ranks alike. After a whole step that was not
- * skipped; the same bits on all ranks, without a message. One pass over the gradients at the first
- * call of a step. gf_update() asks and applies the factor itself; an optimizer of the appliance's
- * own multiplies with it, or has the gradients scaled in place by gf_gradient_clip(), one more
- * pass, after which the factor is 1. Outputs may be NULL. On a GPU they block until it has
- * added. */
+ * optimizer.clip_norm / (norm + 1e-6)), 1 without clip_norm. One pass over the gradients at the
+ * first call of a step; the same bits on all ranks, without a message. Right for all finite
+ * gradients; where the norm is beyond fp32 it is infinite, and with clip_norm the factor is 0 and
+ * the step becomes a skipped one (gf_step_skipped()), on all ranks alike. gf_update() asks and
+ * applies the factor itself; an optimizer of the appliance's own multiplies with it, or has the
+ * gradients scaled in place by gf_gradient_clip(). Outputs may be NULL.
+ * Blocks: on a GPU until it has added.
+ * Valid: after a step that was not skipped. */
 gf_status gf_gradient_norm(gf_context *gf, float *norm_out, float *factor_out);
+
+/* Multiplies all gradients with that factor in place, one more pass, after which the factor is 1.
+ * norm_out is the norm before it, and may be NULL.
+ * Blocks, and valid: as gf_gradient_norm(). */
 gf_status gf_gradient_clip(gf_context *gf, float *norm_out);
-/* Applies the averaged gradients to gf_weight(), momentum or moments; learning_rate is finite and
- * not negative. Needs an optimizer; once after a whole step. */
+
+/* The library's optimizer applies the averaged gradients to gf_weight(), momentum or moments.
+ *     learning_rate    finite and not negative
+ * Valid: after a step, once; with an optimizer. */
 gf_status gf_update(gf_context *gf, float learning_rate);
+
 /* The same said by an appliance whose own optimizer (optimizer.kind none) has applied them to
- * config.state_extra: once after a whole step, not after one that was skipped (a warning). It looks
- * at no message, so it is GF_OK also where a peer has died since gf_step_wait(): it may as well be
- * said late, as the first call of the library after the update. */
+ * config.state_extra. It looks at no message, so it is GF_OK also where a peer has died since
+ * gf_step_wait(): it may as well be said late, as the first call of the library after the update.
+ * Valid: after a step, once, not after one that was skipped (a warning). */
 gf_status gf_updated(gf_context *gf);
-/* What is put on `queue` from here on works on gradients and weights as the last whole step and
- * update leave them: on a GPU both may be under way when gf_step_wait() and gf_update() return. On
- * the host queue is 0. Not inside a step. */
-gf_status gf_queue_follow(gf_context *gf, gf_queue_handle queue);
-/* Multiply the loss by this before backward; a power of two, 1 unless loss_scale.enabled. It grows
- * up to 2^24 and changes from step to step: a gradient that is declared before the scale of its step
- * was asked for is refused with GF_ERR_STATE, unless that is 1. */
-float gf_loss_scale(gf_context *gf);
 
-/* ---- learning rates ---- */
-
-/* The learning rate of a step by config.rate of an open context (schedule.h); 0 for NULL, or where
- * there is none. */
+/* The learning rate of a step by config.rate (schedule.h).
+ *     step        counted from 0, as gf_steps() counts
+ * Valid: always. Returns 0 where there is none. */
 float gf_rate(const gf_context *gf, uint64_t step);
 
-/* ---- collectives as posted requests ---- */
+/* What is put on `queue` from here on works on gradients and weights as the last whole step and
+ * update leave them: on a GPU both may be under way when gf_step_wait() and gf_update() return. On
+ * the host queue is 0.
+ * Valid: ready. */
+gf_status gf_queue_follow(gf_context *gf, gf_queue_handle queue);
+
+/* ======== 7. Collectives as posted requests ======== */
 
 /* One posted operation. The caller's memory, which the library knows by its address until its end
  * was asked for. */
 struct gf_request {
     uint64_t reserved[8];
 };
-
-/* First weights: rank `root`'s gf_weight() of all tensors, and its config.state_extra, reach every
- * rank; then the half weights are made. All ranks call it, between steps, with no request under way.
- * May block up to exchange.timeout_ns for the weights and for each message of regions; who serves
- * signals meanwhile waits for a gf_barrier() with gf_request_wait_for() first. GF_ERR_STATE: there
- * are neither, or there are regions and the last step was not applied. */
-gf_status gf_broadcast_weights(gf_context *gf, uint32_t root);
-
-/* All are in place on data[elem_count] of type, in host memory or in device memory: the library's
- * (gf_gradient(), gf_weight()), or the appliance's, whose work on it has then ended. They must be
- * posted by all ranks in the same order with the same arguments; a difference is found and named.
- * data is the library's until gf_request_poll() or gf_request_wait() gives anything but GF_AGAIN.
- * Buffers from gf_exchange_take() travel without a copy, other host memory is staged slice by
- * slice; device memory is copied to the host and back, at most as many elements as the pool has,
- * one such request after the other. Posting moves all that is under way once, as gf_request_poll()
- * does, and returns GF_AGAIN, with nothing posted, while there are GF_REQUESTS_MAX whose end was
- * not asked for. Not between gf_step_begin() and the end of that step. With a 16-bit type values
- * are added in fp32 and rounded once a hop. */
 #define GF_REQUESTS_MAX 8u
+
+/* Adds data over all ranks, in place. What holds for it holds for the five calls after it:
+ *     data        [elem_count] of type, in host memory or in device memory: the library's
+ *                 (gf_gradient(), gf_weight()), or the appliance's, whose work on it has then
+ *                 ended.
+ *                 The library's until gf_request_poll() or gf_request_wait() gives anything but
+ *                 GF_AGAIN
+ *     request     the caller's, until its end was asked for
+ * All ranks post the same requests in the same order with the same arguments; a difference is found
+ * and named. Buffers from gf_exchange_take() travel without a copy, other host memory is staged
+ * slice by slice; device memory is copied to the host and back, at most as many elements as the
+ * pool has, one such request after the other. With a 16-bit type values are added in fp32 and
+ * rounded once a hop. Posting moves all that is under way once, as gf_request_poll() does.
+ * Valid: ready.
+ * Returns GF_OK; GF_AGAIN, with nothing posted, while there are GF_REQUESTS_MAX whose end was not
+ * asked for. */
 gf_status gf_allreduce(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type,
                        struct gf_request *request);
+
 enum { GF_REDUCTION_SUM, GF_REDUCTION_MIN, GF_REDUCTION_MAX, GF_REDUCTION_COUNT };
 typedef uint32_t gf_reduction;
-/* By any of them, in host memory. For min and max any NaN makes NaN, and -0 is below 0. */
+/* Adds, or takes the least or the greatest, of data in host memory. For min and max any NaN makes
+ * NaN, and -0 is below 0.
+ * Valid, and returns: as gf_allreduce(). */
 gf_status gf_allreduce_by(gf_context *gf, gf_reduction reduction, gf_mem data, uint64_t elem_count,
                           gf_type type, struct gf_request *request);
+
+/* Sends data of rank `root` to all.
+ * Valid, and returns: as gf_allreduce(). */
 gf_status gf_broadcast(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type,
                        uint32_t root, struct gf_request *request);
-/* Afterwards block gf_rank() of data (gf_block) holds the sum; the other blocks are undefined. */
+
+/* Leaves the sum in block gf_rank() of data (gf_block()); the other blocks are undefined.
+ * Valid, and returns: as gf_allreduce(). */
 gf_status gf_reduce_scatter(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type,
                             struct gf_request *request);
-/* Block gf_rank() of data goes to everybody. */
+
+/* Sends block gf_rank() of data to everybody.
+ * Valid, and returns: as gf_allreduce(). */
 gf_status gf_allgather(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type,
                        struct gf_request *request);
-/* Ends when every rank has posted it; carries no data. */
+
+/* Ends when every rank has posted it; carries no data.
+ * Valid, and returns: as gf_allreduce(). */
 gf_status gf_barrier(gf_context *gf, struct gf_request *request);
-/* Moves all requests. GF_ERR_PARAM: not posted, or ended */
+
+/* Moves all requests, and says whether this one has ended.
+ *     request     one that was posted; the caller's again once this gives anything but GF_AGAIN
+ * Valid: ready.
+ * Returns GF_AGAIN, or GF_OK; GF_ERR_PARAM: not posted, or ended. */
 gf_status gf_request_poll(gf_context *gf, struct gf_request *request);
-/* may block up to exchange.timeout_ns */
+
+/* Polls until the request has ended.
+ * Blocks: up to exchange.timeout without progress.
+ * Valid: ready.
+ * Returns what gf_request_poll() returns, but GF_AGAIN; GF_ERR_TIMEOUT, GF_ERR_PEER, GF_ERR_LINK:
+ * the context has failed. */
 gf_status gf_request_wait(gf_context *gf, struct gf_request *request);
+
 /* gf_request_wait() for bound_ns at most.
- * request: one that was posted, the library's to know until this gives anything but GF_AGAIN.
- * Blocks: up to bound_ns. Valid where gf_request_wait() is.
+ *     request     one that was posted, the library's to know until this gives anything but GF_AGAIN
+ * Blocks: up to bound_ns. Valid: ready.
  * Returns GF_AGAIN: bound_ns have passed and it has not ended, call it again; else what
  * gf_request_wait() returns. */
 gf_status gf_request_wait_for(gf_context *gf, struct gf_request *request, uint64_t bound_ns);
 
-/* Block `rank` of a vector: its first element and how many, 0 from world on; block =
- * ceil(elem_count / world). Outputs may be NULL. */
+/* Block `rank` of a vector: its first element and how many, 0 from world on; a block has
+ * ceil(elem_count / world). Outputs may be NULL.
+ * Valid: always, without a context. */
 void gf_block(uint64_t elem_count, uint32_t world, uint32_t rank, uint64_t *first_out,
               uint64_t *count_out);
 
-/* size_bytes of the exchange region until gf_close() or the next generation, 64-byte aligned; 0:
- * exchange.user_bytes is used up, or the context is not open. */
+/* Takes memory of the exchange region, which travels without a copy: the appliance's until
+ * gf_close() or the next generation.
+ * Valid: always.
+ * Returns an address, 64-byte aligned; 0: exchange.user_bytes is used up, the context has failed,
+ * or a regroup is under way. */
 gf_mem gf_exchange_take(gf_context *gf, uint64_t size_bytes);
 
-/* ---- life signs, abort, state ---- */
+/* ======== 8. Life signs and abort ======== */
 
-/* Marks the context aborted and returns; safe in any thread and in signal handlers, until
- * gf_close(). The next call on the context answers GF_ERR_ABORTED, and the other ranks are told. */
-void gf_abort(gf_context *gf);
 /* Says "computing, not stuck" to the others, and moves messages a little. Ranks that wait for this
- * one wait exchange.timeout_ns more from each call on, in gf_close() too, so a call each quarter of
- * that is enough for a checkpoint or an evaluation of minutes. It counts for exchange.patience_ns
+ * one wait exchange.timeout more from each call on, in gf_close() too, so a call each quarter of
+ * that is enough for a checkpoint or an evaluation of minutes. It counts for exchange.patience
  * since this rank last began an operation or a step, and no longer: a program that hangs in a loop
- * with this call is then named. Rank 0, which tells the others, must poll, too. Not beside another
- * call on this context, so not from a thread or signal handler of its own. */
+ * with this call is then named. The coordinator, which tells the others, must be polled, too: rank
+ * 0, where it lies there. Not beside another call on this context, so not from a thread or signal
+ * handler of its own.
+ * Valid: OPENING, open and REGROUP, until this rank has left. */
 gf_status gf_heartbeat(gf_context *gf);
+
+/* Marks the context aborted and returns. The next call on the context answers GF_ERR_ABORTED, and
+ * the other ranks are told.
+ * Valid: always, in any thread and in signal handlers, until gf_close(). */
+void gf_abort(gf_context *gf);
+
+/* ======== 9. Saved states ======== */
 
 /* What a checkpoint must hold: weights, momentum, history, selection, loss scale, step,
  * state_extra; not statistics. Each rank saves its own: history and, with sparse.momentum local,
- * momentum differ from rank to rank. bytes is gf_state_bytes() of who saves, data[bytes] is aligned
- * to 8. Both between steps with no request under way, save with each step applied (GF_ERR_STATE).
- * What is corrupt, short, newer, or of other tensors, optimizer or sparse settings, or holds a
- * value that no save writes or that is not finite, is refused with GF_ERR_DATA, why is logged, and
- * the context is as it was before. Saving a value that is not finite is a warning: the run has
+ * momentum differ from rank to rank. Saving a value that is not finite is a warning: the run has
  * diverged.
  *
  * At the same world size rank r loads what rank r saved, and the run goes on bitwise as if it had
@@ -362,90 +530,131 @@ gf_status gf_heartbeat(gf_context *gf);
  * what rank r saved; a rank from m on loads any one of them and begins with an empty history. What
  * waited in the histories of ranks from n on is dropped, and rank 0 logs how many values that are.
  * All ranks must load one save. With average ranks histories are multiplied by n/m, as their sum
- * will be divided by n; with sum and samples they stay: right where the global batch stays. Saves of
- * different steps on ranks that then take a step are GF_ERR_MISMATCH there. */
-/* does not change while the context is open; 0: it is not */
+ * will be divided by n; with sum and samples they stay: right where the global batch stays. */
+
+/* The size of a saved state; it does not change while the context is open.
+ * Valid: always. Returns 0 where there is no open context. */
 uint64_t gf_state_bytes(const gf_context *gf);
+
+/* Saves the state of this rank.
+ *     data        [bytes], gf_state_bytes() of it, aligned to 8; the caller's
+ * Valid: idle, each step applied by gf_update() or gf_updated(). */
 gf_status gf_state_save(gf_context *gf, void *data, uint64_t bytes);
+
+/* Loads a state that was saved, on all ranks in place of gf_broadcast_weights().
+ *     data        [bytes] of who saved, aligned to 8; read during the call only
+ * Valid: idle.
+ * Returns GF_OK; GF_ERR_DATA: it is corrupt, short, newer, or of other tensors, optimizer or sparse
+ * settings, or holds a value that no save writes or that is not finite; why is logged, and the
+ * context is as it was before. Saves of different steps on ranks that then take a step are
+ * GF_ERR_MISMATCH there. */
 gf_status gf_state_load(gf_context *gf, const void *data, uint64_t bytes);
 
-/* The next generation: one way for a failure, for processes that come in and ranks that leave, in a
- * job that is elastic (job.elastic). Each rank calls gf_regroup_begin()
+/* ======== 10. The next generation ======== */
+
+/* A regroup is one way for a failure, for processes that come in and for ranks that leave, in a job
+ * that is elastic (job.elastic). The coordinator of the job makes the list of the ranks
+ * (rendezvous.coordinator). Each rank calls gf_regroup_begin()
  *   - after GF_ERR_PEER, GF_ERR_LINK or GF_ERR_TIMEOUT. One survivor is enough. Or
- *   - between steps, after gf_update(), if gf_regroup_due() is not 0: so many processes wait to come
- *     in or want to leave, as of the last whole step, the same on all ranks. A regroup after a
- *     failure takes them along, too.
- * The coordinator of the job makes the list of the ranks (rendezvous.coordinator).
- * gf_regroup_poll() gives GF_AGAIN until the generation has begun; gf_regroup_wait() may block until
- * then, up to rendezvous.join_timeout_ns and 2 s. On GF_OK, but for a rank that has left,
- *   - the context is ready, between steps; gf_rank() and gf_world() are new, in the order of what the
- *     ranks were at first (gf_first_rank()). Addresses (gf_gradient() .., gf_exchange_take()) are to
- *     be asked again: the exchange region is another one, and zero. Requests that were posted are
- *     gone, the step that was under way is dropped on all;
+ *   - between steps, after gf_update(), if gf_regroup_due() is not 0. A regroup after a failure
+ *     takes along who waits, too.
+ * On GF_OK of the wait, but for a rank that has left,
+ *   - the context is ready, between steps; gf_rank() and gf_world() are new, in the order of what
+ *     the ranks were at first (gf_first_rank()). Addresses (gf_gradient() .., gf_exchange_take())
+ *     are to be asked again: the exchange region is another one, and zero. Requests that were
+ *     posted are gone, the step that was under way is dropped on all;
  *   - weights, momentum, state_extra, selection, loss scale and gf_steps() are those of the lowest
  *     rank among the furthest. Histories are each rank's own, empty on those that came in. A step
  *     that nobody had updated is void.
- * More deaths on the way are valid. Whoever was silent or unreachable and finds that the others went
- * on without it waits to come in again, by itself (gf_left_out()). GF_ERR_PEER that names this rank:
- * the others go on without it, as a connection to it was broken or it lagged behind; it ends.
- * GF_ERR_PEER that names the coordinator, or the rank in whose process it runs: it is lost, and the
- * job ends. GF_ERR_STATE: nothing is due, this rank failed by itself, in one step all waited for each
- * other twice, or the job has ended. GF_ERR_TIMEOUT: no generation began in time. GF_ERR_DATA: all
- * that held whole weights died while others had a part of them. GF_ERR_SYSTEM, GF_ERR_DEVICE: no new
- * link on this host. */
+ * More deaths on the way are valid. Whoever was silent or unreachable and finds that the others
+ * went on without it waits to come in again, by itself (gf_left_out()). */
+
+/* How many processes wait to come in or want to leave, as of the last whole step, the same on all
+ * ranks.
+ * Valid: always. Returns 0 wherever the context is not READY. */
+uint32_t gf_regroup_due(const gf_context *gf);
+
+/* How many of them wait to come in.
+ * Valid: always. Returns 0 wherever the context is not READY. */
+uint32_t gf_joiners(const gf_context *gf);
+
+/* Begins a regroup: says that this rank's operations have ended, and that it may go on.
+ * Valid: idle, the last step applied, where gf_regroup_due() is not 0; on a context that failed
+ * with GF_ERR_PEER, GF_ERR_LINK or GF_ERR_TIMEOUT.
+ * Returns GF_OK; GF_ERR_STATE: nothing is due, this rank failed by itself, in one step all waited
+ * for each other twice, or the job has ended. */
 gf_status gf_regroup_begin(gf_context *gf);
+
+/* Moves the regroup. The poll that makes the link anew takes what the pages of the exchange region
+ * take.
+ * Valid: after gf_regroup_begin().
+ * Returns GF_AGAIN until the generation has begun, GF_OK then; GF_ERR_PEER that names this rank:
+ * the others go on without it, as a connection to it was broken or it lagged; it ends. GF_ERR_PEER
+ * that names the coordinator, or the rank in whose process it runs: it is lost, and the job ends.
+ * GF_ERR_TIMEOUT: no generation began in time. GF_ERR_DATA: all that held whole weights died while
+ * others had a part of them. GF_ERR_SYSTEM, GF_ERR_DEVICE: no new link on this host. */
 gf_status gf_regroup_poll(gf_context *gf);
+
+/* Polls until the generation has begun.
+ * Blocks: up to rendezvous.join_timeout and 2 s.
+ * Valid, and returns: as gf_regroup_poll(), but GF_AGAIN. */
 gf_status gf_regroup_wait(gf_context *gf);
+
 /* gf_regroup_wait() for bound_ns at most.
- * Blocks: up to bound_ns, but for the poll that makes the link anew (above). Valid where
- * gf_regroup_wait() is.
+ * Blocks: up to bound_ns, but for the poll that makes the link anew. Valid: as gf_regroup_poll().
  * Returns GF_AGAIN: bound_ns have passed and the generation has not begun, call it again; else what
  * gf_regroup_wait() returns. */
 gf_status gf_regroup_wait_for(gf_context *gf, uint64_t bound_ns);
-uint32_t gf_regroup_due(const gf_context *gf);
-uint32_t gf_joiners(const gf_context *gf); /* that wait to come in */
+
 /* This rank leaves with the next generation: it goes on until gf_regroup_due() tells all and begins
- * that like the others, to whom it is no failure. On GF_OK of that gf_left() is true, gf_close() is
- * next. GF_ERR_STATE: this rank is alone, or the coordinator runs in its process, or the context is
- * not ready and in no step. Where it alone has whole weights and others come in, it stays for one
- * generation more: gf_left() is false. */
+ * that like the others, to whom it is no failure. On GF_OK of that gf_left() is true, and
+ * gf_close() is next. Where it alone has whole weights and others come in, it stays for one
+ * generation more: gf_left() is false.
+ * Valid: open.
+ * Returns GF_OK; GF_ERR_STATE: this rank is alone, or the coordinator runs in its process, too. */
 gf_status gf_leave(gf_context *gf);
+
+/* True once this rank has left.
+ * Valid: always. */
 bool gf_left(const gf_context *gf);
-/* The generation under way has taken this rank in again: the others had gone on without it, as it
- * was silent for them, and it came back by itself on the way through gf_regroup_poll(). Weights,
- * momentum, state_extra, selection, loss scale and gf_steps() are theirs, its steps since it was cut
- * off are void, its history is what it had. What the appliance keeps beside them it takes from the
- * others, as one that has come in. */
+
+/* True if the generation under way has taken this rank in again: the others had gone on without it,
+ * as it was silent for them, and it came back by itself on the way through gf_regroup_poll().
+ * Weights, momentum, state_extra, selection, loss scale and gf_steps() are theirs, its steps since
+ * it was cut off are void, its history is what it had. What the appliance keeps beside them it
+ * takes from the others, as one that has come in.
+ * Valid: always. */
 bool gf_left_out(const gf_context *gf);
-/* This context came into a job that had begun, and was given weights and steps: a rank of an elastic
- * job that has ended and was started again, with its old rank and world; or a new one, whose rank is
- * from world to world_max - 1. rendezvous.address (or GF_ADDRESS) is the job's. Start again only
- * what has ended; whoever knows that it has says rendezvous.rejoin (or GF_REJOIN=1), and the new
- * process need not wait until the old one's connection is given up.
- * Its gf_open_wait() ends when they have let it in, or with GF_ERR_MISMATCH: it was given something
- * else; GF_ERR_STATE: another process has its rank; GF_ERR_TIMEOUT: nobody answers at
- * rendezvous.address, or nobody let it in; GF_ERR_PEER: the job has ended meanwhile. */
+
+/* True if this context came into a job that had begun, and was given weights and steps: a rank of
+ * an elastic job that has ended and was started again, with its old rank and world; or a new one,
+ * whose rank is from world to world_max - 1. rendezvous.address (or GF_ADDRESS) is the job's. Start
+ * again only what has ended; whoever knows that it has says rendezvous.rejoin (or GF_REJOIN=1), and
+ * the new process need not wait until the old one's connection is given up. Its gf_open_wait() ends
+ * when they have let it in, or with GF_ERR_MISMATCH: it was given something else; GF_ERR_STATE:
+ * another process has its rank; GF_ERR_TIMEOUT: nobody answers at rendezvous.address, or nobody let
+ * it in; GF_ERR_PEER: the job has ended meanwhile.
+ * Valid: always. */
 bool gf_rejoined(const gf_context *gf);
-/* Whole steps since open (or since the state that was loaded), skipped ones included. Equal on all
- * ranks where the context is ready and no step has ended on some of them only. */
-uint64_t gf_steps(const gf_context *gf);
 
-/* ---- seeing ---- */
+/* ======== 11. Seeing what happens ======== */
 
-/* The record of the error that failed the context; code GF_OK if there is none. Valid until
- * gf_close(). */
+/* The record of the error that failed the context; its code is GF_OK if there is none. The
+ * library's, until gf_close().
+ * Valid: always. */
 const struct gf_error *gf_error_last(const gf_context *gf);
+
 /* The text of that record alone, for a binding without the layout of struct gf_error.
- * Blocks: no. Valid at any time, on failed contexts too.
- * Returns one line for a person, without a line end: "" where nothing has failed; never
- * NULL, for a context that is NULL neither. The library's; valid until gf_close(). */
+ * Valid: always.
+ * Returns one line for a person, without a line end: "" where nothing has failed; never NULL, for a
+ * context that is NULL neither. The library's; valid until gf_close(). */
 const char *gf_error_text(const gf_context *gf);
 
 /* How large a structure of these headers is here, for a binding that writes layouts by hand and
  * looks at them when it is loaded.
- * name: "gf_tensor", "gf_state_extra", "gf_footprint", "gf_request", "gf_error", "gf_stats",
- * "gf_trace_record", "gf_trace_head", "gf_config" or "gf_schedule".
- * Blocks: no. Valid at any time, in any thread.
+ *     name        "gf_tensor", "gf_state_extra", "gf_footprint", "gf_request", "gf_error",
+ *                 "gf_stats", "gf_trace_record", "gf_trace_head", "gf_config" or "gf_schedule"
+ * Valid: always, in any thread, without a context.
  * Returns bytes; 0: name is NULL, or no such structure. */
 uint32_t gf_struct_bytes(const char *name);
 
@@ -453,14 +662,18 @@ uint32_t gf_struct_bytes(const char *name);
 typedef enum gf_path {
     GF_PATH_HOST = 0, /* they lie in host memory */
     GF_PATH_STAGED,   /* from a device, through host memory that is registered with it */
-    /* from device to device in this rank's node; what leaves it (hierarchy) goes one of the two other
-     * ways */
+    /* from device to device in this rank's node; what leaves it (hierarchy) goes one of the two
+     * other ways */
     GF_PATH_PEERS,
     GF_PATH_WIRE, /* from device memory straight to the wire, and back; the device adds */
     GF_PATH_COUNT
 } gf_path;
+
+/* A path in words, for a person.
+ * Valid: always, without a context. Returns a text of the library's, never NULL. */
 const char *gf_path_name(gf_path path);
 
+/* Counters of a context since it was opened, where they do not say otherwise. */
 struct gf_stats {
     uint32_t size_bytes; /* in: sizeof(struct gf_stats) of the caller */
     uint32_t path;       /* gf_path, since this generation began */
@@ -487,16 +700,18 @@ struct gf_stats {
     uint64_t foreign_bytes;
     uint32_t buffer_count; /* fused buffers of a dense step */
     float loss_scale;
-    /* The rank that cost the others most in this generation, by the vote of each step, the same on all
-     * ranks: it declared its last tensor last, counted from the vote before; or, where that was
-     * longer, it did not poll after it (for 25 ms or more). GF_RANK_NONE before the first step; how
-     * much later than the first it was, in all; share of such steps. */
+    /* The rank that cost the others most in this generation, by the vote of each step, the same on
+     * all ranks: it declared its last tensor last, counted from the vote before; or, where that was
+     * longer, it did not poll after it (for 25 ms or more). GF_RANK_NONE before the first step */
     uint32_t slowest_peer;
-    uint32_t slowest_share_percent;
-    uint64_t slowest_late_ns;
+    uint32_t slowest_share_percent; /* of the steps */
+    uint64_t slowest_late_ns;       /* how much later than the first it was, in all */
 };
-/* Fills what size_bytes has room for. Valid at any time, on failed contexts too. GF_ERR_PARAM:
- * size_bytes. */
+
+/* Fills the counters, as far as stats_out->size_bytes has room: an older caller gets what it knows.
+ *     stats_out    the caller's; its size_bytes is set by the caller
+ * Valid: always.
+ * Returns GF_OK; GF_ERR_PARAM: size_bytes. */
 gf_status gf_stats_read(const gf_context *gf, struct gf_stats *stats_out);
 
 /* One operation, as it was; or one gf_step_wait() that blocked. */
@@ -515,19 +730,26 @@ struct gf_trace_record {
     /* of a fused buffer, before begin_ns: from its last tensor, and a free slot, to the post */
     uint32_t pack_ns;
 };
-/* The newest records that were not read yet, oldest first; older ones than trace_records are lost.
- * Returns how many. */
+
+/* Reads the newest records that were not read yet, oldest first; older ones than trace_records are
+ * lost.
+ *     records     [record_max], the caller's
+ * Valid: always. Returns how many. */
 uint32_t gf_trace_read(gf_context *gf, struct gf_trace_record *records, uint32_t record_max);
-/* What the program did itself, in the trace beside the operations: a checkpoint, from begin_ns to
- * end_ns by CLOCK_MONOTONIC. Its operation is GF_OPERATION_NONE. GF_ERR_PARAM: it ends first. */
+
+/* Puts what the program did itself into the trace beside the operations: a checkpoint, from
+ * begin_ns to end_ns by CLOCK_MONOTONIC. Its operation is GF_OPERATION_NONE.
+ * Valid: always. Returns GF_OK; GF_ERR_PARAM: it ends before it begins. */
 gf_status gf_trace_checkpoint(gf_context *gf, uint64_t begin_ns, uint64_t end_ns);
-/* The whole trace of this rank, read or not, as a file: gf-trace says where the time of the ranks'
- * files went, and makes of them one that Perfetto opens. put() takes it piece by piece and returns
- * 0; another value ends it with GF_ERR_SYSTEM. Valid at any time, on failed contexts too.
- * GF_ERR_PARAM: gf or put is NULL. user is put()'s and may be NULL.
- * The file is little-endian: the head; tensor_count names of GF_TRACE_NAME_BYTES; record_count
- * records, oldest first. */
+
 typedef int (*gf_trace_put)(void *user, const void *data, uint64_t size_bytes);
+/* Writes the whole trace of this rank, read or not, as a file: gf-trace says where the time of the
+ * ranks' files went, and makes of them one that Perfetto opens. The file is little-endian: the
+ * head; tensor_count names of GF_TRACE_NAME_BYTES; record_count records, oldest first.
+ *     put         takes it piece by piece and returns 0; another value ends it
+ *     user        put()'s; may be NULL
+ * Valid: always.
+ * Returns GF_OK; GF_ERR_SYSTEM: put() ended it. GF_ERR_PARAM: gf or put is NULL. */
 gf_status gf_trace_write(const gf_context *gf, gf_trace_put put, void *user);
 #define GF_TRACE_MAGIC "GFTRACE\n"
 #define GF_TRACE_VERSION 1u

@@ -6,6 +6,8 @@
  *                       \---> another one is kept? ---------> kept behind it
  *                        \--> it lands;  acknowledged? no --> the stream waits for that alone
  *
+ * A connection is tried each 0.2 s until both directions pass it.
+ *
  *     0.2, 0.6, 1.4 s .. since anything was acknowledged: the head is sent again, or the last one
  *
  * What a rank may know of it is what its kernel counts: the retransmissions since anything was
@@ -24,10 +26,12 @@
 /* What one process sends to another. */
 struct sim_stream {
     struct sim_message *first, *last; /* kept: by entry.next */
-    bool waits;        /* for an acknowledgement; so it does while something is kept */
-    uint64_t since_ns; /* of waiting, or of the last acknowledgement while it waits */
-    uint64_t due_ns;   /* of the next retransmission; 0: none is */
-    uint32_t resent;   /* since then */
+    bool waits;          /* for an acknowledgement; so it does while something is kept */
+    uint64_t since_ns;   /* of waiting, or of the last acknowledgement while it waits */
+    uint64_t due_ns;     /* of the next retransmission; 0: none is */
+    uint32_t resent;     /* since then */
+    uint64_t dialled_ns; /* + 1: since then it is dialled; 0: it is not, or has come through */
+    uint64_t dial_ns;    /* the next try */
     uint32_t from, to;
 };
 
@@ -130,8 +134,26 @@ void sim_stream_happen(struct gf_sim *sim, struct sim_stream *stream)
     if (stream->first != NULL) waits_begin(sim, stream);
 }
 
+bool sim_stream_connects(struct sim_rank *self, uint32_t proc)
+{
+    struct gf_sim *sim = self->sim;
+    struct sim_stream *stream = stream_of(sim, self->rank, proc);
+    if ((stream == NULL) || sim_same_node(sim, self->rank, proc)) return true;
+    if ((stream->dialled_ns != 0) && (sim->now_ns < stream->dial_ns)) return false;
+    if (!sim_chance(sim, loss_of(sim, self->rank, proc)) &&
+        !sim_chance(sim, loss_of(sim, proc, self->rank))) {
+        stream->dialled_ns = 0;
+        return true;
+    }
+    if (stream->dialled_ns == 0) stream->dialled_ns = sim->now_ns + 1;
+    stream->dial_ns = sim->now_ns + RTO_NS;
+    sim_event_push(sim, stream->dial_ns, SIM_WAKE, self);
+    return false;
+}
+
 static void stream_forget(struct sim_stream *stream)
 {
+    stream->dialled_ns = 0;
     while (stream->first != NULL) sim_message_release(kept_take(stream));
     waits_end(stream);
 }
@@ -153,6 +175,9 @@ void sim_streams_mend(struct gf_sim *sim, uint32_t a, uint32_t b)
     for (uint32_t i = 0; (sim->streams != NULL) && (i < 2); i++) {
         while (both[i]->first != NULL)
             sim_event_push(sim, sim->now_ns, SIM_ARRIVE, kept_take(both[i]));
+        if (both[i]->dialled_ns != 0)
+            sim_event_push(sim, sim->now_ns, SIM_WAKE, &sim->ranks[both[i]->from]);
+        both[i]->dial_ns = sim->now_ns;
         waits_end(both[i]);
     }
 }
@@ -167,14 +192,27 @@ void sim_streams_free(struct gf_sim *sim)
 
 /* ---- what the kernel of a rank shows ---- */
 
+static bool is_unreached(const struct sim_link *link, const struct sim_stream *stream,
+                         uint32_t peer, struct gf_fault *fault_out)
+{
+    uint64_t since_ns = link->self->sim->now_ns + 1 - stream->dialled_ns;
+    if ((stream->dialled_ns == 0) || (since_ns < SILENT_MIN_NS)) return false;
+    (void)gf_fault_set(fault_out, GF_ERR_LINK, peer, "connect", 0,
+                       "rank %u cannot connect to rank %u: no answer for %.1f s", link->setup.rank,
+                       peer, (double)since_ns / 1e9);
+    return true;
+}
+
 bool sim_edge_is_broken(struct gf_link *base, uint32_t peer, struct gf_fault *fault_out)
 {
     const struct sim_link *link = sim_link(base);
-    const struct gf_sim *sim = link->self->sim;
     fault_out->code = GF_OK;
-    if ((peer >= link->setup.world) || (link->peers[peer].life == 0)) return false;
-    const struct sim_stream *stream = stream_of(sim, link->self->rank, link->peers[peer].proc);
-    if ((stream == NULL) || !stream->waits || (stream->resent < RESENT_MIN)) return false;
+    if ((peer >= link->setup.world) || !link->peers[peer].is_dialled) return false;
+    const struct sim_stream *stream =
+        stream_of(link->self->sim, link->self->rank, link->peers[peer].proc);
+    if (stream == NULL) return false;
+    if (link->peers[peer].life == 0) return is_unreached(link, stream, peer, fault_out);
+    if (!stream->waits || (stream->resent < RESENT_MIN)) return false;
     uint64_t still_ns = (RTO_NS << stream->resent) - RTO_NS;
     if ((still_ns < SILENT_MIN_NS) || (still_ns < link->setup.timeout_ns / 8 * 3)) return false;
     (void)gf_fault_set(

@@ -292,12 +292,14 @@ static gf_status link_connect(struct gf_link *base, uint32_t peer, const void *e
     struct sim_endpoint endpoint;
     if (self->is_dead) return sim_dead(self, &base->fault, "connect");
     if (peer == link->setup.rank) return GF_OK;
-    GF_ASSERT((peer < link->setup.world) && (size_bytes == sizeof endpoint) &&
-              (link->peers[peer].life == 0));
+    GF_ASSERT((peer < link->setup.world) && (size_bytes == sizeof endpoint));
+    if (link->peers[peer].life != 0) return GF_OK;
     memcpy(&endpoint, endpoint_in, sizeof endpoint);
     GF_ASSERT((endpoint.proc != self->rank) && (endpoint.proc < self->sim->setup.world) &&
               (endpoint.epoch == link->setup.generation));
-    link->peers[peer] = (struct sim_peer){.proc = endpoint.proc, .life = endpoint.life};
+    link->peers[peer] = (struct sim_peer){.proc = endpoint.proc, .is_dialled = true};
+    if (!sim_stream_connects(self, endpoint.proc)) return GF_AGAIN;
+    link->peers[peer].life = endpoint.life;
     return GF_OK;
 }
 

@@ -110,6 +110,7 @@ struct sim_link {
     struct sim_peer {
         uint32_t proc; /* as its endpoint says */
         uint32_t life; /* of its link, as connected; 0: not */
+        bool is_dialled;
     } * peers;
 };
 
@@ -237,6 +238,8 @@ void sim_streams_mend(struct gf_sim *sim, uint32_t a, uint32_t b);
 /* True: the message, whose first byte is about to arrive, is lost or has to wait. */
 bool sim_stream_keeps(struct gf_sim *sim, struct sim_message *message);
 void sim_stream_happen(struct gf_sim *sim, struct sim_stream *stream);
+/* True: the next try of a connection comes through. */
+bool sim_stream_connects(struct sim_rank *self, uint32_t proc);
 bool sim_edge_is_broken(struct gf_link *link, uint32_t peer, struct gf_fault *fault_out);
 
 /* sim_link.c */

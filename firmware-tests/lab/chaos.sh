@@ -1,18 +1,19 @@
 #!/bin/sh
 # Chaos: an elastic training job of 8 real ranks on 4 hosts (network namespaces; two ranks of a host share memory),
 # under gf-run with restarts and growth. Each second something befalls it that the seed drew: a rank is killed,
-# stopped, told to end (and started again) or to leave, a cable is pulled, a link is slow, a rank comes in.
+# stopped, told to end (and started again) or to leave, a cable is pulled, a link is slow, a rank comes in; the coordinator
+# is killed or stopped.
 #     chaos.sh SECONDS [SEED]
 # Then the faults end, and the job must come to its end: weights equal on all ranks, the loss of a quiet run within
 # 2 %, no crash, no descriptor, no file and no shared memory left. Each fault is printed with its time; KEEP=DIR keeps
 # the logs. Needs root, otherwise it is skipped.
-# A fault that would leave fewer than five of the eight ranks undisturbed becomes a slow link: a job that has lost its
-# majority ends, and is right to.
+# A fault that would leave nobody undisturbed becomes a slow link. The coordinator is killed where nobody is stopped or cut
+# off: it takes over what all of a generation say, and a job of which some have died meanwhile ends, and is right to.
 # shellcheck source-path=SCRIPTDIR disable=SC2034,SC2154,SC2086,SC2046,SC2012 # shared with lab_job.sh
 set -u
 export LC_ALL=C OPENBLAS_NUM_THREADS=1
 BUILD=${BUILD:-build}
-hosts=4 ranks=8 most=64 enough=5 port=7117
+hosts=4 ranks=8 most=64 enough=1 port=7117
 here=$(dirname "$0")
 . firmware-tests/support/net.sh
 . "$here/lab_job.sh"
@@ -70,6 +71,15 @@ fault_stop() { # RANK MS
     kill -STOP "$pid"
     later "$(ms "$2")" go_on "$1" "$pid"
 }
+# It is killed, or stopped for less than exchange.timeout.
+fault_coordinator() { # MS
+    p_=$(ps -C gf-coordinator -o pid=,ppid= | awk -v run="$(gf_run_pid)" '$2 == run { print $1 }')
+    [ -n "$p_" ] || return 0
+    if [ "$1" -lt 500 ]; then say "kill the coordinator"; kill -KILL "$p_"; return; fi
+    say "stop the coordinator for $((2 * $1)) ms"
+    kill -STOP "$p_"
+    later "$(ms $((2 * $1)))" kill -CONT "$p_"
+}
 go_on() { kill -CONT "$2"; rm -f "$work/stopped.$1"; }
 ms() { awk -v ms="$1" 'BEGIN { print ms / 1000 }'; }
 
@@ -87,10 +97,12 @@ fault() {
     [7-8]) left=$((undisturbed - $(count_on $host))) ;;
     [9]|1[0-1]) left=$((undisturbed - 1)) ;;
     12) left=$((undisturbed - 1)); [ $next_rank -lt $most ] || kind=14 ;;
+    13) left=$enough kind=14 ;;
+    15) left=$enough; [ "$undisturbed" -eq "$up_count" ] || kind=14 ;;
     *) left=$enough kind=14 ;;
     esac
     [ $kind -ne 3 ] || { victim=$outside pid=$(pid_now "${outside:-none}") left=$enough; }
-    [ -n "$pid" ] || kind=14
+    [ -n "$pid" ] || [ $kind -eq 15 ] || kind=14
     [ "$left" -ge $enough ] || kind=14
     # One comes for each that has left.
     [ $((next_rank - ranks)) -ge "$(grep -c 'elastic: rank .* has left' "$work/log")" ] || kind=13
@@ -103,6 +115,7 @@ fault() {
     9|1[0-1]) say "restart rank $victim"; kill -TERM "$pid" ;;
     12) say "leave rank $victim"; kill -USR1 "$pid" ;;
     13) say "grow by rank $next_rank"; kill -USR1 "$(gf_run_pid)"; next_rank=$((next_rank + 1)) ;;
+    15) fault_coordinator $long ;;
     *) fault_slow $host $((500 + 2 * long)) ;;
     esac 2>/dev/null
 }
@@ -182,7 +195,7 @@ went=$(cat "$work"/log.* | sed -n 's/^.*elastic: .* of \([0-9]*\) from step.*/\1
 slow=$(grep -c ' slow host' "$work/faults")
 [ "$faults" -lt 60 ] || [ $((4 * slow)) -le $((3 * faults)) ] ||
     wrong "$slow of $faults faults are slow links: ranks that are members are not seen as such"
-echo "chaos: $job jobs, $faults faults ($counts), $went epochs, $came ranks came back or in;" \
+echo "chaos: $job jobs, $faults faults ($counts), $went generations, $came ranks came back or in;" \
     "loss ${loss:-?}, quiet ${quiet:-?}"
 [ $failed -eq 0 ] && echo "ok chaos" && exit 0
 echo "again: make chaos SECONDS=$seconds SEED=$seed"

@@ -5,25 +5,13 @@ files_left() {
     ls "$work" | grep '^c\.' | grep -Ev '^c\.[0-9]+(\.before)?$'
 }
 
-# What gf-run starts: GF_RANK's process on its host. Who comes in, or comes back, is told the host where the job is by
-# now: one that can be reached and listens at the job's port.
+# What gf-run starts: GF_RANK's process on its host. gf-run and its coordinator are at the switch, which no fault cuts off
+# from all hosts.
 rank_become() { # WORK PREFIX COMMAND..
     work=$1 net_prefix=$2; shift 2
-    host=$((GF_RANK % hosts)) at=0
-    if [ "${GF_REJOIN:-0}" = 1 ] || [ "$GF_RANK" -ge "$GF_WORLD" ]; then
-        at=none tries=0
-        while [ $at = none ] && [ $tries -lt 200 ]; do
-            for other in $(seq 0 $((hosts - 1))); do
-                [ ! -e "$work/cut.$other" ] && { [ ! -e "$work/cut.$host" ] || [ $other = $host ]; } || continue
-                if net_exec "$other" ss -Hltn "sport = :$port" | grep -q .; then at=$other; break; fi
-            done
-            [ $at != none ] || sleep 0.1
-            tries=$((tries + 1))
-        done
-        [ $at != none ] || at=0
-    fi
+    host=$((GF_RANK % hosts))
     trap : TERM INT HUP
-    ip netns exec "$net_prefix-$host" env GF_ADDRESS="$(net_address $at):$port" "$@" &
+    ip netns exec "$net_prefix-$host" "$@" &
     echo $! >"$work/pid.$GF_RANK"
     while :; do # a signal may end the wait
         wait $!
@@ -38,8 +26,9 @@ job_begin() { # OPTION..
     rm -f "$work"/pid.* "$work"/stopped.* "$work"/c.*
     net_forget
     echo none >"$work/log"
-    "$BUILD/firmware-tests/program_stamp" $((${seconds:-60} * 3 + 300)) "$work/log" \
-        "$BUILD/gf-run" -n $ranks --restart 1000 --max $most \
+    ip netns exec "$net_prefix-sw" "$BUILD/firmware-tests/program_stamp" $((${seconds:-60} * 3 + 300)) "$work/log" \
+        "$BUILD/gf-run" -n $ranks --restart 1000 --max $most --config "$work/lab.cfg" \
+        --listen "$(net_switch_address):$port" \
         sh "$here/chaos.sh" rank "$work" "$net_prefix" "$BUILD/gf-train" --config "$work/lab.cfg" "$@" &
     stamp=$!
 }
@@ -53,14 +42,14 @@ process_of() { # RANK: its process in $p_ and the name of that in $name_, if it 
 }
 pid_now() { process_of "$1" && [ "$name_" = '(gf-train)' ] && echo "$p_"; } # where it is gf-train by now
 
-# up: ranks that are members of the newest epoch, as far as the log says; undisturbed: how many of them are neither
+# up: ranks that are members of the newest generation, as far as the log says; undisturbed: how many of them are neither
 # stopped nor cut off; outside: one that runs and is no member.
 ranks_look() {
     sort -n "$work/faults" "$work/log" 2>/dev/null >"$work/both"
     up=$(awk -v n=$ranks -v job="$(sed -n 's/^\([0-9]*\) pid .*/\1/p' "$work/log" | head -n 1)" '
         BEGIN { for (i = 0; i < n; i++) here[i] = 1 }
         $1 < job { next }
-        $2 == "kill" || $2 == "restart" || $2 == "leave" { here[$4] = 0 }
+        ($2 == "kill" && $3 == "rank") || $2 == "restart" || $2 == "leave" { here[$4] = 0 }
         $3 == "error:" || $4 == "error:" ||
             /warning: rank [0-9]+: .*step [0-9]+, (operation|between)/ { sub(/\[/, "", $2); here[$2 + 0] = 0 }
         /elastic: member [0-9]+ came / { here[$5 + 0] = 1 }

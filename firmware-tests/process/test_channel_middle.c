@@ -123,8 +123,7 @@ TEST(each_byte_of_the_handshake_is_covered)
     const uint32_t bytes[2] = {HELLO_FRAME, NONCE_FRAME + ANSWER_FRAME + GF_AUTH_MAC_BYTES};
     for (int direction = 0; direction < 2; direction++) {
         for (uint32_t at = 0; at < bytes[direction]; at++) {
-            flip_check(direction, at, 0x01);
-            flip_check(direction, at, 0x80);
+            flip_check(direction, at, (at % 2 == 0) ? 0x01 : 0x80);
         }
     }
 }
@@ -151,11 +150,11 @@ static void assert_cut_off(int direction, uint32_t frames, const char *text)
 TEST(each_byte_of_a_frame_is_covered)
 {
     const unsigned char masks[] = {0x01, 0x80};
-    for (uint32_t i = 0; i < 2 * 2 * SMALL_FRAME; i++) {
+    for (uint32_t i = 0; i < 2 * SMALL_FRAME; i++) {
         int direction = (int)(i % 2);
         middle_world_open();
         middle.flip_direction = direction;
-        middle.flip_at = middle.recorded[direction] + i / 4;
+        middle.flip_at = middle.recorded[direction] + i / 2;
         middle.flip_mask = masks[i / 2 % 2];
         /* More than one, for a size that was made larger. */
         for (uint32_t k = 1; k <= 8; k++) small_send(direction, k);

@@ -30,6 +30,19 @@ for year in 11 20; do tried "c++$year" g++ -std=c++$year; done
 tried "c11_by_clang" clang -std=c11
 for year in 11 20; do tried "c++${year}_by_clang" clang -x c++ -std=c++$year; done
 
+# A whole program, the README's, with all warnings that a compiler has but those about layout,
+# declarations in the middle and pointers that are counted up.
+sed -n '/^<!-- example: line.c -->/,/^```$/p' README.md | sed '1,2d;$d' >"$scratch/line.c"
+quiet='-Wno-padded -Wno-declaration-after-statement -Wno-unknown-warning-option -Wno-unsafe-buffer-usage'
+if command -v clang >/dev/null; then
+    # The words of the flags are to be split.
+    # shellcheck disable=SC2086
+    check "a_program_by_clang_with_all_warnings" \
+        clang -std=c11 -Weverything $quiet -Werror -fsyntax-only -I"$include" "$scratch/line.c"
+else skip "a_program_by_clang_with_all_warnings" "there is no clang"; fi
+check "a_program_in_c++_without_casts" g++ -std=c++20 -x c++ -Wall -Wextra -Wconversion -Wshadow \
+    -Wno-missing-field-initializers -Werror -fsyntax-only -I"$include" "$scratch/line.c"
+
 # Every function and every table that a header names and the library has, by its address.
 names=$(nm --defined-only "$BUILD/libgradientflow.a" 2>/dev/null | awk 'NF == 3 && $2 ~ /[A-Z]/ { print $3 }' | sort -u)
 (cd "$include/gradientflow" && cat ./*.h) | sed 's|/\*.*\*/||' | grep -oE '\<gf_[a-z0-9_]+' | sort -u >"$scratch/said"

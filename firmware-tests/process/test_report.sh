@@ -85,6 +85,11 @@ bad lacks 'part hosts, row 1: "key" must be a text' '/"hosts"/s/"key": "4096", /
 refused report_absent 'No such file' $tool write "$scratch/nothing.json" --into "$scratch/bad"
 check report_bad_writes_nothing [ ! -e "$scratch/bad" ]
 
+# A full report is a full one, and a quick one quick.
+makes() { GF_QUIET=1 make -n report "$@" 2>/dev/null | tr -s '\\\n ' ' ' | grep -o 'report.py measure.*'; }
+check report_full same 'report.py measure --parts "" ' "$(unset QUICK; makes)"
+check report_quick same 'report.py measure --quick --parts "plan" ' "$(makes QUICK=1 PARTS=plan)"
+
 # 4. What the pages show is what the stored report says; the marks around tables are whole.
 check report_pages report check
 finish

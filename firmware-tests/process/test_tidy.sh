@@ -12,7 +12,8 @@ sources() { grep -E "\.($1)\$" "$scratch/all" | sort; }
 sources 'c|h|cu|cuh|cc|sh|py|awk' >"$scratch/code"
 
 # Public functions that only read or name something: the others begin with GF_COMPUTES() (drivers/arithmetic.h).
-reads="rank world first_rank first_world world_max gradient weight weight_half metric step_skipped gradient_scale"
+reads="rank world first_rank first_world world_max gradient gradient_f32 gradient_bits16"
+reads="$reads weight weight_f32 weight_bits16 weight_half metric step_skipped gradient_scale"
 reads="$reads loss_scale block exchange_take abort state_bytes regroup_due joiners left left_out rejoined steps"
 reads="$reads error_last path_name stats_read trace_read status_name type_size_bytes"
 reads="$reads operation_name algorithm_name log_stderr error_text struct_bytes"

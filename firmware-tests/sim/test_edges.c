@@ -405,3 +405,39 @@ TEST(who_has_lost_all_connections_is_cut)
         assert_non_null(strstr(w.ranks[rank].log, "is not acknowledged"));
     }
 }
+
+static void fourth_turn(struct world *w, uint32_t rank)
+{
+    gf_context *gf = w->ranks[rank].gf;
+    if (job.begun || (gf == NULL) || (gf_steps(gf) < 2)) return;
+    job.begun = true;
+    for (uint32_t other = 3; other < 6; other++) {
+        gf_sim_lose(w->sim, 2, other, 1);
+        gf_sim_lose(w->sim, other, 2, 1);
+    }
+    gf_sim_kill(w->sim, 1);
+}
+
+/* A process that has ended says so, and takes no edge with it: who is cut is whoever lost the
+ * others. */
+TEST(who_lost_three_is_cut_while_a_fourth_dies_and_no_innocent)
+{
+    for (uint32_t seed = 0; seed < 12; seed++) {
+        job = (struct job){.world = 6};
+        struct world_setup setup = elastic_setup(6);
+        setup.sim.seed = seed;
+        setup.config.exchange.algorithm = (seed % 2 == 0) ? GF_ALGORITHM_RING : GF_ALGORITHM_TREE;
+        setup.config.exchange.timeout_ns = 4 * SECOND;
+        WORLD_OPEN(w, &setup);
+        elastic.hooks.turn = fourth_turn;
+        elastic_run(&w, NULL, 0);
+        for (uint32_t rank = 0; rank < 6; rank++) {
+            gf_status status = w.ranks[rank].status;
+            if ((rank == 1) || (status == ((rank == 2) ? GF_ERR_PEER : GF_OK))) continue;
+            /* a tree in which rank 2 talks to none of the three has lost nothing */
+            if ((rank == 2) && (status == GF_OK) && (seed % 2 == 1)) continue;
+            fail_msg("seed %u, rank %u: %s: %s", seed, rank, gf_status_name(status),
+                     w.ranks[rank].log);
+        }
+    }
+}

@@ -263,6 +263,7 @@ TEST(two_ranks_that_cannot_reach_each_other_end_everybody)
     (void)world_interrupted_run(&w, &setup, 1, 2, act_cut_peer);
     for (uint32_t rank = 0; rank < 4; rank++) {
         world_expect_failed(&w, rank, GF_ERR_LINK);
+        assert_non_null(strstr(gf_error_last(w.ranks[rank].gf)->text, "is not acknowledged"));
         /* up to where each says what it was at */
         size_t common = strcspn(gf_error_last(w.ranks[0].gf)->text, ";");
         assert_memory_equal(gf_error_last(w.ranks[rank].gf)->text,

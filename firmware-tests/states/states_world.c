@@ -480,6 +480,17 @@ static void halves_end(void)
         }
 }
 
+/* While the coordinator looks longer it asks everybody many times: who is there answers at once. */
+static void looks_answer(void)
+{
+    const struct gf_coordinator *c = states->coordinator;
+    bool looks =
+        states->lives && !states->halted && (c->state == GF_COORDINATOR_INQUIRE) && (c->looks > 0);
+    for (uint32_t way = 2; looks && (way-- > 0);)
+        for (uint32_t i = 0; i < STATES_CONNS; i++)
+            while (can_read(&states->conns[i], way)) deliver(i, way);
+}
+
 /* Everybody is polled four times, and what is under way stays there. */
 static void pass(void)
 {
@@ -498,6 +509,7 @@ static void pass(void)
         halves_end();
         coordinator_poll();
         for (uint32_t i = 0; i < states->proc_count; i++) proc_poll(i);
+        if (!late) looks_answer();
     }
 }
 
@@ -764,7 +776,9 @@ static uint64_t row_hash(uint64_t hash, const struct control_row *row, uint64_t 
                               row->ended | row->waits << 1 | row->member << 2 | row->leaves << 3 |
                                   row->planned << 4 | row->closes << 5 | row->gives_up << 6 |
                                   row->cut << 7 | row->out << 8 | row->has_heard << 9 |
-                                  row->offer.rejoins << 10,
+                                  row->offer.rejoins << 10 | row->comes_in << 11 |
+                                  row->replied << 12,
+                              row->late,
                               span(now_ns, row->broke_ns),
                               row->banned,
                               row->member_process,
@@ -814,6 +828,8 @@ static uint64_t coordinator_hash(void)
                               c->used,
                               c->waiting,
                               c->inquiry,
+                              c->inquiry_first,
+                              c->looks,
                               span(c->now_ns, c->inquiry_ns),
                               c->seen.step,
                               c->seen_by,

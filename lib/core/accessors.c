@@ -49,6 +49,34 @@ gf_mem gf_weight_half(gf_context *gf, uint32_t tensor)
     return gf->optimizer.half + gf->tensors[tensor].first_elem * gf_type_size_bytes(GF_TYPE_F16);
 }
 
+/* On the host an address is a pointer. */
+static void *on_host(const gf_context *gf, gf_mem at)
+{
+    return ((at == 0) || gf->on_device) ? NULL : (void *)(uintptr_t)at;
+}
+
+float *gf_gradient_f32(gf_context *gf, uint32_t tensor)
+{
+    gf_mem at = gf_gradient(gf, tensor);
+    return ((at != 0) && (gf->tensors[tensor].type == GF_TYPE_F32)) ? on_host(gf, at) : NULL;
+}
+
+uint16_t *gf_gradient_bits16(gf_context *gf, uint32_t tensor)
+{
+    gf_mem at = gf_gradient(gf, tensor);
+    return ((at != 0) && (gf->tensors[tensor].type != GF_TYPE_F32)) ? on_host(gf, at) : NULL;
+}
+
+float *gf_weight_f32(gf_context *gf, uint32_t tensor)
+{
+    return on_host(gf, gf_weight(gf, tensor));
+}
+
+uint16_t *gf_weight_bits16(gf_context *gf, uint32_t tensor)
+{
+    return on_host(gf, gf_weight_half(gf, tensor));
+}
+
 gf_path gf_path_of(const gf_context *gf)
 {
     bool in_regions = (gf->algorithm == GF_ALGORITHM_DIRECT) || gf->nodes.used;

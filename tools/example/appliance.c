@@ -25,11 +25,11 @@ static const struct gf_tensor tensors[TENSORS] = {
 
 static float *weight(gf_context *gf, unsigned tensor)
 {
-    return (float *)(uintptr_t)gf_weight(gf, tensor);
+    return gf_weight_f32(gf, tensor);
 }
 static float *gradient(gf_context *gf, unsigned tensor)
 {
-    return (float *)(uintptr_t)gf_gradient(gf, tensor);
+    return gf_gradient_f32(gf, tensor);
 }
 
 /* First values by rank 0, the same everywhere. */

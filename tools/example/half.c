@@ -16,40 +16,35 @@ static const struct gf_tensor tensors[TENSORS] = {
 };
 
 /* bf16 is the upper half of an fp32 value. */
-static float of_bf16(gf_mem at)
+static float of_bf16(const uint16_t *at)
 {
-    uint32_t bits = (uint32_t) * (const uint16_t *)(uintptr_t)at << 16;
+    uint32_t bits = (uint32_t)*at << 16;
     float value;
     memcpy(&value, &bits, sizeof value);
     return value;
 }
 
-static void to_bf16(gf_mem at, float value)
+static void to_bf16(uint16_t *at, float value)
 {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
     /* to nearest even */
-    *(uint16_t *)(uintptr_t)at = (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-static float *weight(gf_context *gf, unsigned tensor)
-{
-    return (float *)(uintptr_t)gf_weight(gf, tensor);
+    *at = (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
 /* Every rank has the same first values, so there is nothing to send; but the bf16 copies are to be
  * made of them. */
 static gf_status weights_begin(gf_context *gf)
 {
-    weight(gf, SLOPE)[0] = -1;
-    weight(gf, OFFSET)[0] = 0.5f;
+    *gf_weight_f32(gf, SLOPE) = -1;
+    *gf_weight_f32(gf, OFFSET) = 0.5f;
     return gf_weights_written(gf);
 }
 
 static gf_status step(gf_context *gf, unsigned number)
 {
-    float slope = of_bf16(gf_weight_half(gf, SLOPE));
-    float offset = of_bf16(gf_weight_half(gf, OFFSET));
+    float slope = of_bf16(gf_weight_bits16(gf, SLOPE));
+    float offset = of_bf16(gf_weight_bits16(gf, OFFSET));
     float to_slope = 0;
     float to_offset = 0;
     float scale = gf_loss_scale(gf) / (float)BATCH;
@@ -61,15 +56,15 @@ static gf_status step(gf_context *gf, unsigned number)
         to_offset += error * scale;
     }
     if (status != GF_OK) return status;
-    to_bf16(gf_gradient(gf, SLOPE), to_slope);
-    to_bf16(gf_gradient(gf, OFFSET), to_offset);
+    to_bf16(gf_gradient_bits16(gf, SLOPE), to_slope);
+    to_bf16(gf_gradient_bits16(gf, OFFSET), to_offset);
     if ((status = gf_tensors_ready(gf, SLOPE, TENSORS, 0)) != GF_OK) return status;
     if ((status = gf_step_wait(gf)) != GF_OK) return status;
     /* With an optimizer of the library's the averages keep the loss scale, for 16 bits could
      * underflow without it. gf_update() undoes it; so does whoever looks at them. */
     if ((number % 100 == 0) && (gf_rank(gf) == 0) && !gf_step_skipped(gf))
         printf("step %u: gradient of the slope %.4f\n", number,
-               (double)(of_bf16(gf_gradient(gf, SLOPE)) * gf_gradient_scale(gf)));
+               (double)(of_bf16(gf_gradient_bits16(gf, SLOPE)) * gf_gradient_scale(gf)));
     return gf_update(gf, 0.2f);
 }
 
@@ -91,8 +86,8 @@ int main(void)
     for (unsigned number = 0; (status == GF_OK) && (number < STEPS); number++)
         status = step(gf, number);
     if (status == GF_OK)
-        printf("rank %u: y = %.1f x + %.1f\n", gf_rank(gf), (double)weight(gf, SLOPE)[0],
-               (double)weight(gf, OFFSET)[0]);
+        printf("rank %u: y = %.1f x + %.1f\n", gf_rank(gf), (double)*gf_weight_f32(gf, SLOPE),
+               (double)*gf_weight_f32(gf, OFFSET));
     gf_close(gf);
     free(memory);
     return status != GF_OK;

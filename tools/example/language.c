@@ -71,8 +71,8 @@ static const unsigned char *sample_of(uint64_t number)
 static void addresses_ask(gf_context *gf)
 {
     for (unsigned t = 0; t < TENSORS; t++) {
-        weight[t] = (float *)(uintptr_t)gf_weight(gf, t);
-        gradient[t] = (float *)(uintptr_t)gf_gradient(gf, t);
+        weight[t] = gf_weight_f32(gf, t);
+        gradient[t] = gf_gradient_f32(gf, t);
     }
 }
 
