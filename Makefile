@@ -28,7 +28,7 @@ PACKAGES_PEERS := openmpi-bin libopenmpi-dev mpich libmpich-dev libgloo-dev
 PACKAGES := gcc libc6-dev make pkg-config libucx-dev libconfig-dev libsodium-dev \
             libopenblas-serial-dev zlib1g-dev dataset-fashion-mnist \
             libcmocka-dev g++ clang clang-format-14 libclang-rt-14-dev \
-            valgrind iproute2 mandoc spin python3 gnuplot-nox \
+            valgrind iproute2 mandoc python3 gnuplot-nox \
             $(if $(filter 1,$(UCX_IB)),$(PACKAGES_IB)) $(if $(filter 1,$(REPORT)),$(PACKAGES_PEERS))
 
 CFLAGS ?= -O2 -g

@@ -383,24 +383,3 @@ uint32_t gf_identity_local(uint32_t rank)
     struct gf_fault fault;
     return (gf_identity_get(&identity, &fault) == GF_OK) ? identity.local : rank;
 }
-
-int gf_identity_ended_fd(void)
-{
-    uint64_t fd = 0;
-    const char *text = variable("GF_ENDED_FD");
-    return ((text != NULL) && decimal_parse(text, INT32_MAX, &fd)) ? (int)fd : -1;
-}
-
-/* A program between the launcher and this one may have closed it (Python's subprocess does), and
- * any file may have its number since: the bits of that would be deaths. */
-bool gf_identity_ended_read(int fd, unsigned char *bits_out, size_t bytes)
-{
-    static const char launchers_own[] = "/memfd:gf-ended (deleted)";
-    char path[32];
-    char file[sizeof launchers_own];
-    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    memset(bits_out, 0, bytes);
-    return (readlink(path, file, sizeof file) == (ssize_t)sizeof file - 1) &&
-           (memcmp(file, launchers_own, sizeof file - 1) == 0) &&
-           (pread(fd, bits_out, bytes, 0) > 0);
-}

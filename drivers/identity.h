@@ -58,11 +58,4 @@ bool gf_identity_around(char text_out[GF_IDENTITY_SIGN_BYTES]);
 /* The same of a process that has no identity yet: the launcher's word, or `rank`. */
 uint32_t gf_identity_local(uint32_t rank);
 
-/* GF_ENDED_FD: a descriptor that the launcher keeps open for its ranks, of
- * memfd_create("gf-ended"), whose bit i says that no process of rank i runs. -1 where there is
- * none. */
-int gf_identity_ended_fd(void);
-/* The bits as they are now, zeroes after its end; false: it cannot be read, or is another file. */
-bool gf_identity_ended_read(int fd, unsigned char *bits_out, size_t bytes);
-
 #endif

@@ -1,9 +1,9 @@
-/* The link of a process: what goes to a rank of its node goes through memory (node.h), all else by one
- * network driver, where one is open. Which way a peer is reached is decided once a generation, when
+/* The link of a process: what goes to a rank of its node goes through memory (node.h), all else by
+ * one network driver, where one is open. Which way a peer is reached is decided once a generation, when
  * it is connected; network drivers know nothing of nodes.
  *
- *     state       of the network driver, which begins with struct gf_link | struct gf_front | a byte
- *                 a rank: is it reached through memory? | the node's
+ *     state       of the network driver, which begins with struct gf_link | struct gf_front | a
+ *                 byte a rank: is it reached through memory? | the node's
  *     endpoint    a checksum | what the node offers | the network driver's, where a network is open
  *     a request   the driver's or the node's: its head says which */
 #include "drivers/link.h"
@@ -37,6 +37,13 @@ struct endpoint_head {
     uint64_t check; /* of the rest of this head; a driver's part has its own */
     unsigned char node[GF_NODE_OFFER_BYTES];
 };
+
+void gf_link_begin(struct gf_link *link, const struct gf_link_setup *setup,
+                   const struct gf_link_driver *driver)
+{
+    if (setup->front == NULL) *link = (struct gf_link){.driver = driver};
+    link->wake_fd = -1;
+}
 
 /* ---- memory ---- */
 
@@ -209,6 +216,7 @@ static gf_status front_reset(struct gf_link *link, uint32_t generation, uint32_t
     wakes_give(link);
     if (front->driver != NULL) front->driver->drop(link);
     link->fault = (struct gf_fault){.code = GF_OK};
+    link->failed = GF_OK;
     status = gf_node_reset(front->node, generation, rank, world);
     if ((status == GF_OK) && (front->driver != NULL))
         status = front->driver->reset(link, generation, rank, world);
@@ -225,6 +233,7 @@ static gf_status front_network(struct gf_link *link, gf_network which)
     peers_forget(front);
     network_close(link);
     link->fault = (struct gf_fault){.code = GF_OK};
+    link->failed = GF_OK;
     status =
         gf_node_reset(front->node, front->setup.generation, front->setup.rank, front->setup.world);
     if (status != GF_OK) return status;
@@ -396,23 +405,21 @@ static void front_cancel(struct gf_link *link, struct gf_req *req)
 
 /* ---- moving and sleeping ---- */
 
-static gf_status front_progress(struct gf_link *link)
+static bool front_progress(struct gf_link *link)
 {
     const struct gf_front *front = link->front;
-    gf_status in_node;
-    gf_status status = GF_AGAIN;
-    if (!front->is_open) return GF_ERR_STATE;
-    in_node = gf_node_progress(front->node);
-    if (front->driver != NULL) status = front->driver->progress(link);
-    return ((in_node < 0) || (status == GF_AGAIN)) ? in_node : status;
+    bool moved;
+    if (!front->is_open || (link->failed != GF_OK)) return false;
+    moved = gf_node_progress(front->node);
+    if (front->driver != NULL) moved = front->driver->progress(link) || moved;
+    return moved;
 }
 
-static gf_status front_arm(struct gf_link *link)
+static bool front_arm(struct gf_link *link)
 {
     const struct gf_front *front = link->front;
-    if (!front->is_open) return GF_ERR_STATE;
-    if (gf_node_arm(front->node) != GF_OK) return GF_AGAIN;
-    return (front->driver != NULL) ? front->driver->arm(link) : GF_OK;
+    if (!front->is_open || (link->failed != GF_OK) || !gf_node_arm(front->node)) return false;
+    return (front->driver == NULL) || front->driver->arm(link);
 }
 
 static void *front_map(struct gf_link *link, uint32_t peer)

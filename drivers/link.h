@@ -100,13 +100,15 @@ struct gf_link_setup {
 struct gf_node;
 
 /* The state of each driver begins with this. Under gf_link_front it is the same struct for both: the
- * front has set it, a network driver leaves its fields alone but fault, the counters, wake_fd, device
+ * front has set it, a network driver leaves its fields alone but fault, failed, the counters,
+ * wake_fd, device
  * and reaches_device. */
 struct gf_link {
     const struct gf_link_driver *driver;
     struct gf_front *front; /* gf_link_front's; NULL: a driver alone, or a simulated link */
     struct gf_fault fault;  /* the first foreign failure; whose the link is says it */
-    uint64_t sent_bytes;    /* payload, added by send_post */
+    gf_status failed;    /* until reset(): progress() found it of no use any more, fault says why */
+    uint64_t sent_bytes; /* payload, added by send_post */
     uint64_t sent_messages;
     /* the exchange region of this rank, perhaps another after each reset; NULL: none */
     unsigned char *region;
@@ -176,13 +178,13 @@ struct gf_link_driver {
 
     /* This rank's endpoint address; endpoint_out[endpoint_bytes_max]. */
     gf_status (*endpoint)(struct gf_link *link, void *endpoint_out, size_t *size_bytes_out);
-    /* Reach rank `peer` of this generation (which may be this rank: then a no-op) by its endpoint address. GF_AGAIN: under
-     * way, to be called again with the same, for all peers in turn: each may wait until another is
+    /* Reach rank `peer` of this generation (which may be this rank: then a no-op) by its endpoint
+     * address. GF_AGAIN: under way, to be called again with the same, for all peers in turn: each may wait until another is
      * reached. GF_OK again where it is. */
     gf_status (*connect)(struct gf_link *link, uint32_t peer, const void *endpoint,
                          size_t size_bytes);
 
-    /* Both return at once. GF_AGAIN: no room now, nothing was posted. Until test() gives anything
+    /* Both return at once. GF_FULL: no room now, nothing was posted. Until test() gives anything
      * but GF_AGAIN, data and req are the driver's. `data` is host memory, or all of it lies in the
      * device's where reaches_device; what the device was to write there is done before it is sent,
      * and what arrived there is seen by what it is given after test(). A received message of
@@ -197,8 +199,8 @@ struct gf_link_driver {
     /* A request to end it early; test() still decides. Sends often cannot be cancelled. A message
      * on its way to a cancelled receive may be lost: this generation has no other use for its tag. */
     void (*cancel)(struct gf_link *link, struct gf_req *req);
-    /* GF_OK: something moved; GF_AGAIN: nothing to do; an error: the link has failed. */
-    gf_status (*progress)(struct gf_link *link);
+    /* Did something move? A link that fails says so in link->failed. */
+    bool (*progress)(struct gf_link *link);
 
     /* Is the way to `peer`, whose process lives, broken by what the kernel or the card says now? Asked
      * when an operation has failed, at an inquiry, and of a peer that connect() has not reached for
@@ -206,9 +208,9 @@ struct gf_link_driver {
      * GF_ERR_SYSTEM with this rank as peer: it lacks something itself. NULL: never. */
     bool (*edge_is_broken)(struct gf_link *link, uint32_t peer, struct gf_fault *fault_out);
 
-    /* GF_OK: it is safe to poll(2) wake_fd for reading; GF_AGAIN: progress() must be called first.
+    /* Is it safe to poll(2) wake_fd for reading? Else progress() must be called first.
      * May be NULL where there is none. */
-    gf_status (*arm)(struct gf_link *link);
+    bool (*arm)(struct gf_link *link);
 
     /* The next generation, in which this is `rank` of `world`, at most ranks_max. All requests end
      * (test() gives GF_ERR_ABORTED), peers are forgotten, another region is mapped, which is zero;
@@ -244,12 +246,8 @@ struct gf_link_driver {
 /* What carries messages between nodes, for logs. */
 const char *gf_link_name(const struct gf_link *link);
 /* Of a network driver, at its open: the link, as far as it is not the front's. */
-static inline void gf_link_begin(struct gf_link *link, const struct gf_link_setup *setup,
-                                 const struct gf_link_driver *driver)
-{
-    if (setup->front == NULL) *link = (struct gf_link){.driver = driver};
-    link->wake_fd = -1;
-}
+void gf_link_begin(struct gf_link *link, const struct gf_link_setup *setup,
+                   const struct gf_link_driver *driver);
 
 /* A flag in our own region, with acquire order. */
 static inline uint64_t gf_flag_load(const struct gf_link *link, size_t offset_bytes)

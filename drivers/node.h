@@ -86,13 +86,13 @@ gf_status gf_node_recv_post(struct gf_node *node, uint32_t from, uint64_t tag, v
                             size_t size_bytes, struct gf_node_req *req);
 gf_status gf_node_test(struct gf_node *node, struct gf_node_req *req);
 void gf_node_cancel(struct gf_node *node, struct gf_node_req *req);
-gf_status gf_node_progress(struct gf_node *node);
+bool gf_node_progress(struct gf_node *node);
 
 /* A descriptor that becomes readable when a peer has something for a rank that has armed; -1:
  * nothing is shared. It is another one after each reset. */
 int gf_node_wake_fd(const struct gf_node *node);
-/* GF_OK: it is safe to sleep on it; GF_AGAIN: progress() first. */
-gf_status gf_node_arm(struct gf_node *node);
+/* Is it safe to sleep on it? Else progress() first. */
+bool gf_node_arm(struct gf_node *node);
 
 /* "pages of 2048 KiB .." for the mapping at base, as the kernel gave them; returns text_out. */
 char *gf_node_pages_text(const void *base, char *text_out, size_t text_bytes);

@@ -159,6 +159,7 @@ check-long: ## check, the long suites, clang, valgrind and sanitizers, the fuzz 
 	@for target in check check-clang check-valgrind check-san; do $(MAKE) --no-print-directory $$target || exit 1; done
 	@BUILD=$(BUILD) sh firmware-tests/support/run.sh $(LONG_SUITES)
 	@RUNS=3 BUILD=$(BUILD) sh firmware-tests/support/run.sh $(addprefix firmware-tests/process/test_,elastic.sh rejoin.sh flood.sh)
+	@TIMES="1 5 20" BUILD=$(BUILD) sh firmware-tests/support/run.sh firmware-tests/process/test_coordinator_dies.sh
 	@$(MAKE) --no-print-directory -s fuzz FUZZ_SECONDS=10
 	@$(MAKE) --no-print-directory -s soak SECONDS=600
 
@@ -185,9 +186,6 @@ check-states-mutants: ## planted defects that the search must find, and MUTANTS=
 	@$(MAKE) --no-print-directory -s -j2 $(STATES) $(call program,test_states test_control)
 	@CC="$(CC)" BUILD=$(BUILD) python3 firmware-tests/states/mutants.py planted
 	@CC="$(CC)" BUILD=$(BUILD) python3 firmware-tests/states/mutants.py $(or $(MUTANTS),200) $(or $(SEED),1)
-
-check-model: ## a model of the membership protocol in SPIN, 3 and 4 members: every state within bounds, minutes
-	@CC="$(CC)" BUILD=$(BUILD) sh firmware-tests/sim/check_model.sh
 
 check-queues: tests all ## CUDA suites, gpu-check with MODES="1 2 8 32 none blocking" of work queues, SEEDS=1000 each
 	@BUILD=$(BUILD) MODES="$(MODES)" SEEDS="$(SEEDS)" sh firmware-tests/cuda/queue_modes.sh

@@ -28,6 +28,8 @@ struct gf_check {
     uint64_t bad_first;
 };
 
+#define GF_DIRECT_RANKS_MAX 64u /* of one node; sources of sum_n(), at most */
+
 /* The order of adding in score() and, in double, norm(): l += l + 32, then l + 16, .. l + 1. */
 #define GF_LANES 64u
 static inline double gf_lanes_tree_f64(double lanes[GF_LANES])

@@ -268,7 +268,6 @@ gf_status gf_node_reset(struct gf_node *node, uint32_t generation, uint32_t rank
     node->generation = generation;
     node->rank = rank;
     node->world = world;
-    node->broken = GF_OK;
     return take(node);
 }
 

@@ -85,11 +85,12 @@ static void req_end(struct gf_node *node, struct node_list *list, struct gf_node
 /* A peer's memory says what cannot be. */
 static gf_status damaged(struct gf_node *node, const struct node_pair *pair, const char *what)
 {
-    if (node->broken == GF_OK)
-        node->broken = gf_node_fault(node, GF_ERR_LINK, pair->peer, "progress",
-                                     "the memory that rank %u shares with rank %u is damaged: %s",
-                                     pair->peer, node->rank, what);
-    return node->broken;
+    if (node->link->failed == GF_OK)
+        node->link->failed =
+            gf_node_fault(node, GF_ERR_LINK, pair->peer, "progress",
+                          "the memory that rank %u shares with rank %u is damaged: %s", pair->peer,
+                          node->rank, what);
+    return node->link->failed;
 }
 
 /* A store for the peer, before this, and its announcement that it sleeps: one of the two sees the
@@ -233,9 +234,9 @@ gf_status gf_node_send_post(struct gf_node *node, uint32_t to, uint64_t tag, con
     bool may_detach;
     GF_ASSERT((pair != NULL) && (pair->memory != NULL));
     if (node->requests_under_way >= node->requests_max) sends_look(node);
-    if (node->requests_under_way >= node->requests_max) return GF_AGAIN;
+    if (node->requests_under_way >= node->requests_max) return GF_FULL;
     if ((index = entry_take(node)) == ENTRY_NONE)
-        return GF_AGAIN; /* many were cancelled, and nobody has looked at them */
+        return GF_FULL; /* many were cancelled, and nobody has looked at them */
     may_detach = node->detached_count < NODE_DETACHED_MAX;
     entry = own_entry(node, index);
     entry->tag = tag;
@@ -430,7 +431,7 @@ gf_status gf_node_recv_post(struct gf_node *node, uint32_t from, uint64_t tag, v
     struct node_pair *pair = node_pair_of(node, from);
     GF_ASSERT((pair != NULL) && (pair->memory != NULL));
     if (node->requests_under_way >= node->requests_max) sends_look(node);
-    if (node->requests_under_way >= node->requests_max) return GF_AGAIN;
+    if (node->requests_under_way >= node->requests_max) return GF_FULL;
     *req = (struct gf_node_req){.tag = tag,
                                 .data = data,
                                 .size_bytes = size_bytes,
@@ -549,14 +550,13 @@ static gf_status turn(struct gf_node *node)
     return answer;
 }
 
-gf_status gf_node_progress(struct gf_node *node)
+bool gf_node_progress(struct gf_node *node)
 {
-    if (!node->shared) return GF_AGAIN;
-    if (node->broken != GF_OK) return node->broken;
+    if (!node->shared || (node->link->failed != GF_OK)) return false;
     if (node->armed) gf_node_woken(node);
     node->armed = false;
     if ((node->untold > 0) || (node->device.given >= 0)) gf_node_serve(node);
-    return turn(node);
+    return turn(node) == GF_OK;
 }
 
 gf_status gf_node_test(struct gf_node *node, struct gf_node_req *req)
@@ -643,12 +643,12 @@ static gf_status look(struct gf_node *node)
 }
 
 /* The announcement, a fence, and one look more at all that it may have come too late for. */
-gf_status gf_node_arm(struct gf_node *node)
+bool gf_node_arm(struct gf_node *node)
 {
-    if (!node->shared) return GF_OK;
-    if (node->broken != GF_OK) return GF_AGAIN;
+    if (!node->shared) return true;
+    if (node->link->failed != GF_OK) return false;
     node->armed = true;
     __atomic_store_n(&node_head_of(node->memory, &node->plan)->sleeps, 1, __ATOMIC_RELAXED);
     gf_full_fence();
-    return (look(node) == GF_AGAIN) ? GF_OK : GF_AGAIN;
+    return look(node) == GF_AGAIN;
 }

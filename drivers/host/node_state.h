@@ -192,7 +192,6 @@ struct gf_node {
     bool shared;     /* the memory of now is */
     bool said_alone; /* why it is not, once */
     bool armed;
-    gf_status broken; /* some peer's memory is damaged */
 
     int memory_fd;         /* of the memfd, for peers that come; -1 */
     int socket_fd;         /* -1 */

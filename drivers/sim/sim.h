@@ -8,7 +8,7 @@
 
 typedef enum gf_sim_fault_kind {
     GF_SIM_FAULT_NONE = 0,
-    GF_SIM_FAULT_AGAIN,     /* post gives GF_AGAIN once */
+    GF_SIM_FAULT_FULL,      /* post gives GF_FULL once */
     GF_SIM_FAULT_ERROR,     /* post gives GF_ERR_LINK */
     GF_SIM_FAULT_DROP,      /* the message never arrives; the send ends well */
     GF_SIM_FAULT_DUPLICATE, /* arrives twice */

@@ -68,7 +68,7 @@ static gf_status post_begin(struct sim_link *link, const char *call, uint32_t pe
         return gf_fault_set(fault, GF_ERR_STATE, peer, call, 0,
                             "rank %u was not connected to by rank %u", peer, link->setup.rank);
     /* the end of one of them wakes the rank */
-    if (self->request_count >= link->setup.requests_max) return GF_AGAIN;
+    if (self->request_count >= link->setup.requests_max) return GF_FULL;
     sim->posts++;
     self->posts++;
     *fault_out = (struct gf_sim_fault){.kind = GF_SIM_FAULT_NONE};
@@ -81,7 +81,7 @@ static gf_status post_begin(struct sim_link *link, const char *call, uint32_t pe
     }
     if (fault_out->kind != GF_SIM_FAULT_NONE) sim->counts.fault_met = true;
     switch (fault_out->kind) {
-    case GF_SIM_FAULT_AGAIN: sim_wake(self); return GF_AGAIN;
+    case GF_SIM_FAULT_FULL: sim_wake(self); return GF_FULL;
     case GF_SIM_FAULT_ERROR:
         return gf_fault_set(fault, GF_ERR_LINK, peer, call, -1,
                             "post %llu of rank %u fails, as it was told to",
@@ -168,15 +168,15 @@ static void link_cancel(struct gf_link *base, struct gf_req *req)
     request_abort(sim_link(base)->self, request);
 }
 
-static gf_status link_progress(struct gf_link *base)
+static bool link_progress(struct gf_link *base)
 {
     struct sim_link *link = sim_link(base);
     struct sim_rank *self = link->self;
-    if (self->is_dead) return sim_dead(self, &base->fault, "progress");
-    if (self->is_stopped) return GF_AGAIN;
-    if (!self->has_moved) return GF_AGAIN;
+    if (self->is_dead) base->failed = sim_dead(self, &base->fault, "progress");
+    if (self->is_dead || self->is_stopped) return false;
+    const bool moved = self->has_moved;
     self->has_moved = false;
-    return GF_OK;
+    return moved;
 }
 
 /* ---- open, connect, reset, close ---- */
@@ -263,6 +263,7 @@ static gf_status link_reset(struct gf_link *base, uint32_t generation, uint32_t 
     if (link->self->is_dead) return sim_dead(link->self, &base->fault, "reset");
     link_forget(link);
     base->fault = (struct gf_fault){.code = GF_OK};
+    base->failed = GF_OK;
     return link_begin(link, generation, &base->fault);
 }
 

@@ -128,12 +128,12 @@ static gf_status post_check(struct gf_tcp_link *tcp, uint32_t peer, size_t size_
 {
     GF_ASSERT((peer < tcp->setup.world) && (peer != tcp->setup.rank) &&
               (size_bytes <= tcp->setup.message_bytes_max));
-    if (tcp->broken != GF_OK) return tcp->broken;
+    if (tcp->link.failed != GF_OK) return tcp->link.failed;
     if (tcp->peers[peer].open_count < tcp->setup.streams)
         return gf_fault_set(&tcp->link.fault, GF_ERR_STATE, peer, "post", 0,
                             "rank %u and rank %u are not connected in this generation",
                             tcp->setup.rank, peer);
-    return (tcp->requests_under_way < tcp->setup.requests_max) ? GF_OK : GF_AGAIN;
+    return (tcp->requests_under_way < tcp->setup.requests_max) ? GF_OK : GF_FULL;
 }
 
 static gf_status send_post(struct gf_link *link, uint32_t to, uint64_t tag, gf_mem data,
@@ -246,7 +246,7 @@ static bool awaited_read(struct gf_tcp_link *tcp, bool *moved_out)
     return true;
 }
 
-static gf_status streams_progress(struct gf_tcp_link *tcp)
+static bool streams_progress(struct gf_tcp_link *tcp)
 {
     bool moved = false;
     tcp->turn++;
@@ -255,25 +255,22 @@ static gf_status streams_progress(struct gf_tcp_link *tcp)
     moved = ready_serve(tcp) || moved;
     if (tcp->gone_count > 0)
         moved = gf_tcp_gone_tell(tcp, gf_clock_monotonic.now_ns(&gf_clock_monotonic)) || moved;
-    if (tcp->broken != GF_OK) return tcp->broken;
-    return moved ? GF_OK : GF_AGAIN;
+    return moved;
 }
 
-static gf_status progress(struct gf_link *link)
+static bool progress(struct gf_link *link)
 {
     struct gf_tcp_link *tcp = tcp_of(link);
-    if (tcp->broken != GF_OK) return tcp->broken;
-    if (!tcp->is_open) return GF_ERR_STATE;
-    return ((tcp->streams_open > 0) || tcp->data_due) ? streams_progress(tcp) : GF_AGAIN;
+    if (!tcp->is_open || (link->failed != GF_OK)) return false;
+    return ((tcp->streams_open > 0) || tcp->data_due) && streams_progress(tcp);
 }
 
-static gf_status arm(struct gf_link *link)
+static bool arm(struct gf_link *link)
 {
     struct gf_tcp_link *tcp = tcp_of(link);
-    if (tcp->broken != GF_OK) return tcp->broken;
-    if (!tcp->is_open) return GF_ERR_STATE;
+    if (!tcp->is_open || (link->failed != GF_OK)) return false;
     if (tcp->unasked > 0) events_take(tcp); /* what was read is still on the kernel's list */
-    return ((tcp->ready == NULL) && !tcp->data_due) ? GF_OK : GF_AGAIN;
+    return (tcp->ready == NULL) && !tcp->data_due;
 }
 
 /* ---- memory ---- */
@@ -510,7 +507,7 @@ static gf_status reset(struct gf_link *link, uint32_t generation, uint32_t rank,
     tcp->setup.world = world;
     lay(&tcp->setup, &parts);
     peers_init(tcp);
-    tcp->broken = GF_OK;
+    tcp->link.failed = GF_OK;
     tcp->link.fault = (struct gf_fault){.code = GF_OK};
     status = tcp->setup.adopts ? GF_OK : gf_tcp_network_take(tcp);
     if (status == GF_OK) status = wakes_take(tcp);

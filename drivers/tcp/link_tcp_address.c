@@ -250,8 +250,8 @@ static gf_status network_connect(struct gf_tcp_link *tcp, struct gf_tcp_peer *pe
             return streams_dial(tcp, peer, head, now_ns);
         return GF_AGAIN;
     }
-    status = gf_link_tcp.progress(&tcp->link);
-    return (status < 0) ? status : GF_AGAIN;
+    (void)gf_link_tcp.progress(&tcp->link);
+    return (tcp->link.failed != GF_OK) ? tcp->link.failed : GF_AGAIN;
 }
 
 gf_status gf_tcp_connect(struct gf_link *link, uint32_t id, const void *endpoint, size_t size_bytes)

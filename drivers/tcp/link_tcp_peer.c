@@ -211,7 +211,7 @@ void gf_tcp_violated(struct gf_tcp_stream *stream, const char *format, ...)
     peer_ends(peer, 0);
     (void)gf_fault_set(&tcp->link.fault, GF_ERR_LINK, peer->id, "recv", 0, "%s", peer->text);
     (void)peer_tell(peer);
-    tcp->broken = GF_ERR_LINK;
+    tcp->link.failed = GF_ERR_LINK;
 }
 
 bool gf_tcp_gone_tell(struct gf_tcp_link *tcp, uint64_t now_ns)

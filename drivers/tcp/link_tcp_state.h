@@ -205,7 +205,6 @@ struct gf_tcp_link {
     struct gf_place places[TCP_PLACES_MAX]; /* where this rank is dialled; from there it dials */
     struct gf_device_at place_devices[TCP_PLACES_MAX];
     unsigned char secret[GF_DATA_SECRET_BYTES];
-    gf_status broken; /* what progress() gives from here on */
     uint32_t unasked; /* reads without asking epoll first, since it was asked */
     uint32_t turn;    /* of progress() */
     uint32_t streams_open;

@@ -100,7 +100,7 @@ _Static_assert(((uint64_t)GF_WORLD_MAX - 1) <= (UINT64_MAX >> GF_TAG_BITS),
                "the sender fits above the tag");
 
 /* What a send and a receive over UCX have in common before UCX is called. GF_OK: the request has
- * begun, and *param_out is what UCX is told of it, but for the callback. GF_AGAIN: there is no room
+ * begun, and *param_out is what UCX is told of it, but for the callback. GF_FULL: there is no room
  * for it now. */
 static gf_status post_begin(struct gf_ucx *ucx, uint32_t peer, uint64_t tag, gf_mem data,
                             size_t size_bytes, bool is_send, struct gf_req *req,
@@ -112,7 +112,7 @@ static gf_status post_begin(struct gf_ucx *ucx, uint32_t peer, uint64_t tag, gf_
         return gf_ucx_fault(ucx, GF_ERR_STATE, peer, "post", UCS_OK,
                             "rank %u is not connected in generation %u", peer,
                             ucx->setup.generation);
-    if (ucx->requests_under_way >= ucx->setup.requests_max) return GF_AGAIN;
+    if (ucx->requests_under_way >= ucx->setup.requests_max) return GF_FULL;
     if ((status = gf_ucx_enter(ucx)) != GF_OK) return status;
     req_begin(ucx, req, peer, tag, size_bytes, is_send);
     *param_out = (ucp_request_param_t){
@@ -190,30 +190,29 @@ static void cancel(struct gf_link *link, struct gf_req *req)
 
 /* ---- moving and sleeping ---- */
 
-static gf_status progress(struct gf_link *link)
+static bool progress(struct gf_link *link)
 {
     struct gf_ucx *ucx = gf_ucx_of(link);
-    gf_status status;
     unsigned moved;
-    if (!ucx->is_open) return GF_ERR_STATE;
-    if ((status = gf_ucx_enter(ucx)) != GF_OK) return status;
+    if (!ucx->is_open || (link->failed != GF_OK)) return false;
+    if ((link->failed = gf_ucx_enter(ucx)) != GF_OK) return false;
     moved = ucp_worker_progress(ucx->worker);
     gf_ucx_leave(ucx);
     gf_ucx_lines_tell(ucx);
-    if (ucx->broken != GF_OK) return ucx->broken;
-    return (moved != 0) ? GF_OK : GF_AGAIN;
+    return moved != 0;
 }
 
-static gf_status arm(struct gf_link *link)
+static bool arm(struct gf_link *link)
 {
     struct gf_ucx *ucx = gf_ucx_of(link);
     ucs_status_t status;
-    if (!ucx->is_open) return GF_ERR_STATE;
+    if (!ucx->is_open || (link->failed != GF_OK)) return false;
     status = ucp_worker_arm(ucx->worker);
-    if (status == UCS_OK) return GF_OK;
-    if (status == UCS_ERR_BUSY) return GF_AGAIN;
-    return gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "ucp_worker_arm", status,
-                        "cannot sleep on the link");
+    if (status == UCS_OK) return true;
+    if (status != UCS_ERR_BUSY)
+        link->failed = gf_ucx_fault(ucx, GF_ERR_LINK, GF_RANK_NONE, "ucp_worker_arm", status,
+                                    "cannot sleep on the link");
+    return false;
 }
 
 const struct gf_link_driver gf_link_ucx = {

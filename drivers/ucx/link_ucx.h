@@ -48,9 +48,7 @@ struct gf_ucx {
     uint32_t requests_under_way;
     char devices[GF_TEXT_MAX]; /* what of setup.devices is this rank's */
     bool ending;               /* requests that end now were ended by us: no fault */
-    /* GF_ERR_LINK: UCX gave up the way to a peer over a fabric; until the worker ends */
-    gf_status broken;
-    uint32_t lost_count; /* peers to which it did, and what UCX said */
+    uint32_t lost_count;       /* peers to which it did, and what UCX said */
     struct {
         uint32_t peer;
         ucs_status_t status;

@@ -331,7 +331,7 @@ static void worker_give(struct gf_ucx *ucx, bool flushes)
         (void)pthread_mutex_unlock(&opens);
     }
     ucx->worker = NULL;
-    ucx->broken = GF_OK;
+    ucx->link.failed = GF_OK;
     ucx->lost_count = 0;
     while (ucx->under_way != NULL) gf_ucx_req_end(ucx->under_way, GF_ERR_ABORTED);
     ucx->ending = false;

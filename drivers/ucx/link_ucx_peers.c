@@ -127,8 +127,8 @@ static void way_lost(void *user, ucp_ep_h endpoint, ucs_status_t status)
         ucx->lost[ucx->lost_count].peer = peer;
         ucx->lost[ucx->lost_count++].status = status;
     }
-    ucx->broken = gf_ucx_fault(ucx, GF_ERR_LINK, peer, "progress", status, WAY_LOST, peer,
-                               ucx->setup.rank, ucx->devices);
+    ucx->link.failed = gf_ucx_fault(ucx, GF_ERR_LINK, peer, "progress", status, WAY_LOST, peer,
+                                    ucx->setup.rank, ucx->devices);
 }
 
 /* Over tcp UCX has no handler here, and over shared memory nothing is ever lost. */

@@ -120,7 +120,7 @@ static void link_swap(const unsigned char *out, unsigned char *in, size_t bytes,
     uint32_t count = (uint32_t)((bytes + slice_bytes - 1) / slice_bytes);
     uint32_t recvs = 0, came = 0, sends = 0, sent = 0;
     while ((came < count) || (sent < count)) {
-        gf_status moved;
+        bool moved;
         while ((recvs < count) && (recvs - came < window)) {
             size_t at = (size_t)recvs * slice_bytes;
             size_t some = (bytes - at < slice_bytes) ? bytes - at : slice_bytes;
@@ -139,7 +139,7 @@ static void link_swap(const unsigned char *out, unsigned char *in, size_t bytes,
             sends++;
         }
         moved = gf_link_tcp.progress(link_open);
-        if (moved < 0) must(moved, "progress");
+        must(link_open->failed, "progress");
         while ((came < recvs) && (gf_link_tcp.test(link_open, req_at(came % window)) != GF_AGAIN)) {
             size_t at = (size_t)came * slice_bytes;
             size_t some = (bytes - at < slice_bytes) ? bytes - at : slice_bytes;
@@ -152,11 +152,11 @@ static void link_swap(const unsigned char *out, unsigned char *in, size_t bytes,
             must(gf_link_tcp.test(link_open, req_at(WINDOW_MAX + sent % window)), "send");
             sent++;
         }
-        if ((moved == GF_OK) || ((came == count) && (sent == count))) continue;
+        if (moved || ((came == count) && (sent == count))) continue;
         struct pollfd ready = {.fd = link_open->wake_fd, .events = POLLIN};
         if (yields || (bytes < ADD_BYTES_MIN))
             (void)sched_yield();
-        else if (gf_link_tcp.arm(link_open) == GF_OK)
+        else if (gf_link_tcp.arm(link_open))
             (void)poll(&ready, 1, 1);
     }
     tag_next += count;

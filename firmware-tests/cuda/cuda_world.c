@@ -239,6 +239,14 @@ void cuda_kept_read(gf_context *gf, struct cuda_kept *kept)
         cuda_world_read(gf, gf->sparse.history, sparse_elems * sizeof(float), kept->history);
 }
 
+void cuda_world_elastic(struct world_setup *setup)
+{
+    setup->separate = true;
+    setup->sim.detect_ns = 50000000;
+    setup->config.job.elastic = true;
+    setup->config.rendezvous.join_timeout_ns = UINT64_C(8000000000);
+}
+
 gf_status cuda_world_dying(struct world *w, uint32_t rank, void *arg)
 {
     struct cuda_death *death = arg;

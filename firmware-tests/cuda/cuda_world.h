@@ -48,6 +48,8 @@ struct cuda_death {
     bool (*due)(struct world *w, struct cuda_death *death);
     bool done;
 };
+/* It goes on, whoever dies. */
+void cuda_world_elastic(struct world_setup *setup);
 gf_status cuda_world_dying(struct world *w, uint32_t rank, void *death);
 /* Makes it: the survivors fail, name the victim, and have what they had before. */
 void cuda_world_dies(struct cuda_death *death);

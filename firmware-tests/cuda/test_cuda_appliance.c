@@ -88,10 +88,11 @@ static void held_world(uint32_t seed, const char *second, uint64_t timeout_ns)
 {
     struct world_setup setup = state_setup_of(&state_runs[0]);
     cuda_world_begin(seed, second);
-    setup.sim.detect_ns = 50000000;
+    cuda_world_elastic(&setup);
     /* memory of the others is imported, or not */
     setup.sim.ranks_per_node = (seed % 2 == 0) ? setup.world : 0;
     setup.config.exchange.timeout_ns = timeout_ns;
+    setup.config.job.elastic = setup.separate = true;
     setup = cuda_world_setup(&setup);
     cuda_world_open_alone(&setup);
 }
@@ -147,7 +148,7 @@ TEST(what_is_left_to_the_end_of_the_process_is_said_once)
     cuda_fixture_clean(f);
 }
 
-TEST(a_shrink_ends_while_a_kernel_of_the_appliance_hangs)
+TEST(a_regroup_ends_while_a_kernel_of_the_appliance_hangs)
 {
     struct state_moment moment = {.step = 1};
     struct world_step step = {.fill = state_fill_whole, .arg = &moment};
@@ -159,7 +160,7 @@ TEST(a_shrink_ends_while_a_kernel_of_the_appliance_hangs)
     assert_true(both->cuda.ranks[0].status < 0);
     world_run(&both->cuda, world_regroup_progress, NULL);
     assert_int_equal(both->cuda.ranks[0].status, GF_ERR_DEVICE);
-    world_expect_log(&both->cuda, 0, "no new epoch: device 0: work on it does not end");
+    world_expect_log(&both->cuda, 0, "no new generation: device 0: work on it does not end");
     world_close(&both->cuda);
     held_end(begin_s, 5.0);
 }

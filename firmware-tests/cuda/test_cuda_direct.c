@@ -228,7 +228,7 @@ static void expect_gradients(struct world *w, uint32_t rank, struct state_moment
 }
 
 /* at: flags that the victim has told when it dies; 0: its device hangs before it has packed. */
-static void fate_run(uint32_t seed, uint32_t at, bool sparse, bool elastic)
+static void fate_run(uint32_t seed, uint32_t at, bool sparse)
 {
     const struct state_run *run = &state_runs[6];
     struct state_moment moment = {.step = 2};
@@ -239,12 +239,10 @@ static void fate_run(uint32_t seed, uint32_t at, bool sparse, bool elastic)
     struct world_setup setup = state_setup_of(run);
     cuda_world_begin(seed, NULL);
     setup.sim.ranks_per_node = setup.world;
-    setup.sim.detect_ns = 50000000;
+    cuda_world_elastic(&setup);
     /* also what closing waits, on the machine's own clock */
     setup.config.exchange.timeout_ns = UINT64_C(2000000000);
     setup.config.sparse.enabled = sparse;
-    setup.config.job.elastic = elastic;
-    setup.config.rendezvous.join_timeout_ns = UINT64_C(8000000000);
     setup.config.exchange.fuse_bytes = (seed % 2 == 0) ? 1 : 65536;
     cuda_world_open(&setup);
     struct world *w = &both->cuda;
@@ -268,12 +266,12 @@ static void fate_run(uint32_t seed, uint32_t at, bool sparse, bool elastic)
     cuda_world_close();
 }
 
-/* In weights, momentum and history; an elastic job goes on from device to device. */
+/* In weights, momentum and history; the job goes on from device to device. */
 TEST(a_rank_that_dies_or_hangs_at_a_flag_leaves_no_trace)
 {
     for (uint32_t at = cuda_fixture_shares_queues() ? 1 : 0; at <= 2; at++)
-        for (uint32_t seed = 0; seed < 2; seed++) fate_run(seed, at, false, seed % 2 != 0);
-    fate_run(0, 1, true, false);
+        for (uint32_t seed = 0; seed < 2; seed++) fate_run(seed, at, false);
+    fate_run(0, 1, true);
 }
 
 /* ---- one machine, whatever the hardware does with streams ---- */

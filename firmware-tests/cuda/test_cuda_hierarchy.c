@@ -16,13 +16,11 @@ static struct world_setup setup_of(const struct state_run *run, uint32_t per_nod
 {
     struct world_setup setup = state_setup_of(run);
     setup.sim.ranks_per_node = per_node;
-    setup.sim.detect_ns = 50000000;
     setup.config.exchange.algorithm = GF_ALGORITHM_HIERARCHY;
     /* little staging: the library locks all device memory at each turn */
     setup.config.exchange.slice_bytes = 4096;
     /* also what closing waits, on the machine's own clock */
     setup.config.exchange.timeout_ns = UINT64_C(2000000000);
-    setup.config.rendezvous.join_timeout_ns = UINT64_C(8000000000);
     return setup;
 }
 
@@ -208,8 +206,10 @@ static void death_run(uint32_t victim, uint32_t phase, bool sparse)
     struct world_setup cuda;
     cuda_world_begin(victim, NULL);
     both->wire_ranks = (victim % 2 == 1) ? UINT64_MAX : 0;
+    cuda_world_elastic(&setup);
     setup.config.sparse.enabled = sparse;
     setup.config.exchange.wire = GF_TYPE_F16; /* all phases */
+    setup.config.job.elastic = setup.separate = true;
     cuda = cuda_world_setup(&setup);
     cuda_world_open_alone(&cuda);
     state_step_run(&both->cuda, 1, state_fill_whole);

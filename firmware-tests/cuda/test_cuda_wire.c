@@ -28,7 +28,7 @@ static struct world_setup setup_of(const struct state_run *run, gf_algorithm alg
     return setup;
 }
 
-/* Of operations, too: an epoch that has begun has told them. */
+/* Of operations, too: a generation that has begun has told them. */
 static void slices_shorten(struct world *w)
 {
     for (uint32_t rank = 0; rank < w->world; rank++) {
@@ -93,7 +93,7 @@ static bool due_at_turn(struct world *w, struct cuda_death *death)
     return death->at-- == 0;
 }
 
-/* In a new epoch the card may not be given anything that the old one's folds still work on. */
+/* In a new generation the card may not be given anything that the old one's folds still work on. */
 TEST(survivors_of_a_death_go_on)
 {
     uint32_t deaths = 0;
@@ -106,8 +106,7 @@ TEST(survivors_of_a_death_go_on)
                                    .due = due_at_turn};
         cuda_world_begin(turns, NULL);
         both->wire_ranks = ALL_RANKS;
-        setup.sim.detect_ns = 50000000;
-        setup.config.rendezvous.join_timeout_ns = UINT64_C(8000000000);
+        cuda_world_elastic(&setup);
         setup = cuda_world_setup(&setup);
         cuda_world_open_alone(&setup);
         slices_shorten(&both->cuda);
@@ -136,7 +135,7 @@ TEST(where_the_link_is_not_made_anew_closing_gives_the_region_back_only_once)
     struct world_setup setup = setup_of(&state_runs[0], GF_ALGORITHM_RING);
     struct world *w = &both->cuda;
     cuda_world_begin(1, NULL);
-    setup.config.rendezvous.join_timeout_ns = UINT64_C(8000000000);
+    cuda_world_elastic(&setup);
     setup = cuda_world_setup(&setup);
     cuda_world_open_alone(&setup);
     refusing = *w->ranks[0].gf->link->driver;

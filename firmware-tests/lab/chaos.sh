@@ -1,14 +1,14 @@
 #!/bin/sh
 # Chaos: an elastic training job of 8 real ranks on 4 hosts (network namespaces; two ranks of a host share memory),
 # under gf-run with restarts and growth. Each second something befalls it that the seed drew: a rank is killed,
-# stopped, told to end (and started again) or to leave, a cable is pulled, a link is slow, a rank comes in; the coordinator
-# is killed or stopped.
+# stopped, told to end (and started again) or to leave, a cable is pulled, a link is slow, a rank comes in; the
+# coordinator is killed or stopped.
 #     chaos.sh SECONDS [SEED]
 # Then the faults end, and the job must come to its end: weights equal on all ranks, the loss of a quiet run within
 # 2 %, no crash, no descriptor, no file and no shared memory left. Each fault is printed with its time; KEEP=DIR keeps
 # the logs. Needs root, otherwise it is skipped.
-# A fault that would leave nobody undisturbed becomes a slow link. The coordinator is killed where nobody is stopped or cut
-# off: it takes over what all of a generation say, and a job of which some have died meanwhile ends, and is right to.
+# A fault that would leave nobody undisturbed becomes a slow link. The coordinator is killed where nobody is stopped or
+# cut off: it takes over what all of a generation say, and a job of which some have died meanwhile ends, and is right to.
 # shellcheck source-path=SCRIPTDIR disable=SC2034,SC2154,SC2086,SC2046,SC2012 # shared with lab_job.sh
 set -u
 export LC_ALL=C OPENBLAS_NUM_THREADS=1

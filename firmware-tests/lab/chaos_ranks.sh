@@ -5,8 +5,8 @@ files_left() {
     ls "$work" | grep '^c\.' | grep -Ev '^c\.[0-9]+(\.before)?$'
 }
 
-# What gf-run starts: GF_RANK's process on its host. gf-run and its coordinator are at the switch, which no fault cuts off
-# from all hosts.
+# What gf-run starts: GF_RANK's process on its host. gf-run and its coordinator are at the switch, which no fault cuts
+# off from all hosts.
 rank_become() { # WORK PREFIX COMMAND..
     work=$1 net_prefix=$2; shift 2
     host=$((GF_RANK % hosts))

@@ -22,10 +22,10 @@ tcp_half_open|-|200 connections that stay open while ranks join|the job: same we
 tcp_data_strangers|-|200 connections of strangers to the port of a worker while training|the job: same weights
 tcp_second_rank|-|a second process calls itself rank 2 while training|the job: same weights; the second process is refused
 tcp_elastic_worker|21|`kill -9` of a worker, `--elastic`|the job: 3 ranks go on with the same weights
-tcp_elastic_coordinator|21|`kill -9` of rank 0 and of `gf-coordinator`, which is started again at once, 1 s apart, `--elastic`|the job: 3 ranks go on with the same weights
+tcp_elastic_coordinator|21|`kill -9` of rank 0 and `gf-coordinator`, which comes again, `--elastic`|the job: 3 ranks go on
 tcp_elastic_cut|23|cable of a worker pulled, `--elastic`|the job: 3 ranks go on; the one that is cut off ends
 tcp_restart_worker|21|`kill -9` of a worker, `--elastic`, and started again once the others go on|the job: 4 ranks again, with the same weights
-tcp_restart_coordinator|21|`kill -9` of rank 0 beside `gf-coordinator`, likewise|the job: 4 ranks again, with the same weights
+tcp_restart_coordinator|21|`kill -9` of rank 0 beside `gf-coordinator`, likewise|the job: 4 ranks again
 join_absent|7|a rank never starts|nothing was begun
 join_kill|7|`kill -9` of a rank while ranks join|nothing was begun
 join_warm_kill|7|a rank kills itself in one of its first 50 calls of the link: between connecting and the end of the warm-up|nothing was begun

@@ -35,7 +35,8 @@ host_of() { if [ "$where" = node ]; then echo 0; else echo "$1"; fi; }
 rank_start() {
     r_=$1; shift
     mkdir -p "$work/$r_"
-    net_exec "$(host_of "$r_")" env GF_RANK="$r_" GF_WORLD=$world GF_JOB=4711 ${COORDINATOR:+GF_COORDINATOR=separate} OPENBLAS_NUM_THREADS=1 ${ENVIRONMENT:-} \
+    net_exec "$(host_of "$r_")" env GF_RANK="$r_" GF_WORLD=$world GF_JOB=4711 \
+        ${COORDINATOR:+GF_COORDINATOR=separate} OPENBLAS_NUM_THREADS=1 ${ENVIRONMENT:-} \
         "$tests/program_stamp" $limit_s "$(log_of "${LOG:-$r_}")" "${PROGRAM:-$BUILD/gf-train}" --config "$work/lab.cfg" \
         --data "$work/data" --model "${MODEL:-linear}" --checkpoint "$work/$r_/c" "$@" &
     pids="$pids $!"

@@ -88,18 +88,9 @@ static struct gf_link_driver faulty_link; /* the sockets', but for what is below
 static struct gf_drivers faulty_drivers;  /* all, but for that link */
 const struct gf_drivers *const gf_drivers_default = &faulty_drivers;
 
-static gf_status faulty_open(const struct gf_link_setup *setup, void *state,
-                             struct gf_link **link_out, struct gf_fault *fault_out)
-{
-    gf_status status = gf_link_tcp.open(setup, state, link_out, fault_out);
-    if (status == GF_OK) (*link_out)->driver = &faulty_link;
-    return status;
-}
-
 __attribute__((constructor)) static void faulty_link_make(void)
 {
     faulty_link = gf_link_tcp;
-    faulty_link.open = faulty_open;
     faulty_link.connect = faulty_connect;
     faulty_link.send_post = faulty_send_post;
     faulty_drivers = gf_drivers_all;

@@ -1,8 +1,8 @@
 #!/bin/bash
 # suite: long (namespaces)
-# config/job.sbatch on three hosts (network namespaces, root), as Slurm begins it: the batch script on the first, a script
-# of this test in place of srun, which starts a task on each host with Slurm's variables; no folder is shared but what the
-# test itself looks at. Any ranks but one are killed at once, the coordinator is killed, stopped and cut off.
+# config/job.sbatch on three hosts (network namespaces, root), as Slurm begins it: the batch script on the first, a
+# script of this test in place of srun, which starts a task on each host with Slurm's variables; no folder is shared but
+# what the test itself looks at. Any ranks but one are killed at once, the coordinator is killed, stopped and cut off.
 . firmware-tests/support/shell.sh
 . firmware-tests/support/net.sh
 export OPENBLAS_NUM_THREADS=1 LC_ALL=C
@@ -17,7 +17,8 @@ programs_make() {
 #!/bin/bash
 while [ "\${1#--}" != "\$1" ]; do shift; done
 for host in 0 1 2; do
-    SLURM_PROCID=\$host SLURM_LOCALID=0 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=$ranks ip netns exec $net_prefix-\$host "\$@" &
+    SLURM_PROCID=\$host SLURM_LOCALID=0 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=$ranks \\
+        ip netns exec $net_prefix-\$host "\$@" &
     tasks="\$tasks \$!"
 done
 worst=0
@@ -97,9 +98,14 @@ killed() {
     kill -9 "$(net_pids 0 gf-coordinator)"
     sleep 2
     moves 30 && nobody_was_cut && says 1 'generation 1 of 3 ranks was taken over' && at_once 2 &&
-        says 1 'came back as' && ended_well; code=$?
+        says 1 'came back as' && shows 'last fault: rank 2 died' && ended_well; code=$?
     job_end
     return $code
+}
+shows() { # PATTERN, also once a generation has begun without the one that it names
+    net_exec 0 "$build_/gf-coordinator" --status "$(net_address 0):7117" --job "$$$number.0" \
+        --key-file "$scratch/key" >"$scratch/status" 2>&1
+    grep -q "$1" "$scratch/status" || { cat "$scratch/status"; return 1; }
 }
 # away SECONDS "BEFORE" "AFTER": the coordinator is away for so long while ranks train
 away() {

@@ -48,7 +48,7 @@ job() { # CUT
         case $named in "2 3" | "3 2") ;; *) echo "named: $named"; show; return 1 ;; esac
         for rank in 0 1; do said_by $rank "^end: 3 ranks" || { show; return 1; }; done ;;
     *) for rank in 0 1 2 3; do said_by $rank "^end: 4 ranks" || { show; return 1; }; done
-        ! grep -h "epoch 2 has begun" "$scratch"/log.* ;;
+        ! grep -h "generation 2 has begun" "$scratch"/log.* ;;
     esac
 }
 names=''

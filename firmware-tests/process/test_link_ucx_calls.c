@@ -46,10 +46,11 @@ static void meet(struct ranks_one *one)
 
 static gf_status moved(struct ranks_one *one, uint32_t life)
 {
-    gf_status status = one->link->driver->progress(one->link);
+    bool moved = one->link->driver->progress(one->link);
     if (get(&shared->failed) == life) return GF_ERR_PEER;
     (void)sched_yield();
-    return status;
+    if (one->link->failed != GF_OK) return one->link->failed;
+    return moved ? GF_OK : GF_AGAIN;
 }
 
 static gf_status connect_both(struct ranks_one *one, uint32_t life, uint32_t times)
@@ -94,7 +95,8 @@ static gf_status talk(struct ranks_one *one, uint32_t life, uint32_t number)
         }
         RANK_CHECK(one, ranks_filled(in, sizes[s], peer + number));
     }
-    return ((number == 1) && (driver->arm(one->link) < 0)) ? GF_ERR_LINK : GF_OK;
+    if (number == 1) (void)driver->arm(one->link);
+    return one->link->failed;
 }
 
 static gf_status used(struct ranks_one *one, uint32_t life)
@@ -128,9 +130,9 @@ static void wait_quiet(struct ranks_one *one)
     put(&shared->here[one->rank], shared->here[one->rank] + 1);
     while (gf_clock_monotonic.now_ns(NULL) - quiet_ns < QUIET_NS) {
         bool met = get(&shared->here[1 - one->rank]) >= shared->here[one->rank];
-        gf_status moved = GF_AGAIN;
+        bool moved = false;
         if (one->link != NULL) moved = one->link->driver->progress(one->link);
-        if (!met || (moved == GF_OK)) quiet_ns = gf_clock_monotonic.now_ns(NULL);
+        if (!met || moved) quiet_ns = gf_clock_monotonic.now_ns(NULL);
         (void)sched_yield();
     }
 }

@@ -193,10 +193,11 @@ static void links_connect(void)
     unsigned char endpoints[LINKS][2048];
     size_t bytes[LINKS] = {0};
     for (uint32_t rank = 0; rank < LINKS; rank++)
-        assert_int_equal(gf_link_ucx.endpoint(links[rank], endpoints[rank], &bytes[rank]), GF_OK);
+        assert_int_equal(gf_link_front.endpoint(links[rank], endpoints[rank], &bytes[rank]), GF_OK);
     for (uint32_t up = 0, from = 0; up < LINKS;
          from = 1 - from) { /* in turns: each waits for the other */
-        gf_status status = gf_link_ucx.connect(links[1 - from], from, endpoints[from], bytes[from]);
+        gf_status status =
+            gf_link_front.connect(links[1 - from], from, endpoints[from], bytes[from]);
         assert_true(status >= 0);
         up = (status == GF_OK) ? up + 1 : 0;
     }
@@ -220,12 +221,14 @@ static void links_open_of(const char *transports, struct gf_gpu *device, bool ha
                                             .transports = transports,
                                             .devices = "lo",
                                             .insecure = true,
+                                            .network = GF_NETWORK_FABRIC,
+                                            .networks[GF_NETWORK_FABRIC] = &gf_link_ucx,
                                             .log = {log_keep, NULL},
                                             .gpu = device,
                                             .device = (gf_mem)(uintptr_t)arena[rank],
                                             .device_bytes = ARENA_BYTES};
-        states[rank] = aligned_alloc(64, (gf_link_ucx.state_bytes(&setup) + 63) / 64 * 64);
-        assert_int_equal(gf_link_ucx.open(&setup, states[rank], &links[rank], &fault), GF_OK);
+        states[rank] = aligned_alloc(64, (gf_link_front.state_bytes(&setup) + 63) / 64 * 64);
+        assert_int_equal(gf_link_front.open(&setup, states[rank], &links[rank], &fault), GF_OK);
         for (uint32_t i = 0; i < REQS; i++)
             reqs[rank][i] = aligned_alloc(64, gf_link_ucx.req_size_bytes);
     }
@@ -240,7 +243,7 @@ static void links_open(const char *transports, struct gf_gpu *device, bool has_c
 static void links_close(void)
 {
     for (uint32_t rank = 0; rank < LINKS; rank++) {
-        gf_link_ucx.close(links[rank]);
+        gf_link_front.close(links[rank]);
         free(states[rank]);
         for (uint32_t i = 0; i < REQS; i++) free(reqs[rank][i]);
     }
@@ -256,14 +259,16 @@ static void message(uint64_t move, const unsigned char *from, unsigned char *int
     gf_mem dst = (gf_mem)(uintptr_t)into;
     gf_mem src = (gf_mem)(uintptr_t)from;
     memset(into, 0, MESSAGE_BYTES);
-    assert_int_equal(gf_link_ucx.recv_post(links[1], 0, tag, dst, MESSAGE_BYTES, reqs[1][0]),
+    assert_int_equal(gf_link_front.recv_post(links[1], 0, tag, dst, MESSAGE_BYTES, reqs[1][0]),
                      GF_OK);
-    assert_int_equal(gf_link_ucx.send_post(links[0], 1, tag, src, MESSAGE_BYTES, reqs[0][0]),
+    assert_int_equal(gf_link_front.send_post(links[0], 1, tag, src, MESSAGE_BYTES, reqs[0][0]),
                      GF_OK);
-    while ((gf_link_ucx.test(links[1], reqs[1][0]) == GF_AGAIN) ||
-           (gf_link_ucx.test(links[0], reqs[0][0]) == GF_AGAIN))
-        for (uint32_t rank = 0; rank < LINKS; rank++)
-            assert_true(gf_link_ucx.progress(links[rank]) >= 0);
+    while ((gf_link_front.test(links[1], reqs[1][0]) == GF_AGAIN) ||
+           (gf_link_front.test(links[0], reqs[0][0]) == GF_AGAIN))
+        for (uint32_t rank = 0; rank < LINKS; rank++) {
+            (void)gf_link_front.progress(links[rank]);
+            assert_int_equal(links[rank]->failed, GF_OK);
+        }
     assert_memory_equal(from, into, MESSAGE_BYTES);
 }
 
@@ -320,13 +325,13 @@ TEST(the_device_is_current_wherever_ucx_may_move_data)
     gf_mem into = (gf_mem)(uintptr_t)arena[1];
     links_open("tcp,cuda_copy", &gpu, true);
     message(1, arena[0], arena[1]);
-    assert_int_equal(gf_link_ucx.recv_post(links[1], 0, tag, into, MESSAGE_BYTES, reqs[1][1]),
+    assert_int_equal(gf_link_front.recv_post(links[1], 0, tag, into, MESSAGE_BYTES, reqs[1][1]),
                      GF_OK);
-    gf_link_ucx.cancel(links[1], reqs[1][1]);
-    gf_link_ucx.drop(links[0]);
+    gf_link_front.cancel(links[1], reqs[1][1]);
+    gf_link_front.drop(links[0]);
     for (uint32_t rank = 0; rank < LINKS; rank++)
-        assert_int_equal(gf_link_ucx.reset(links[rank], 2, rank, LINKS), GF_OK);
-    assert_int_equal(gf_link_ucx.test(links[1], reqs[1][1]), GF_ERR_ABORTED);
+        assert_int_equal(gf_link_front.reset(links[rank], 2, rank, LINKS), GF_OK);
+    assert_int_equal(gf_link_front.test(links[1], reqs[1][1]), GF_ERR_ABORTED);
     links_connect();
     assert_true(links[0]->reaches_device && links[1]->reaches_device);
     message(2, arena[0], arena[1]);
@@ -347,12 +352,13 @@ TEST(a_device_that_cannot_be_made_current_fails_the_call)
     calls = seen.calls;
     seen.enter_fails = true;
     assert_int_equal(
-        gf_link_ucx.send_post(links[0], 1, 1, (gf_mem)(uintptr_t)arena[0], 8, reqs[0][0]),
+        gf_link_front.send_post(links[0], 1, 1, (gf_mem)(uintptr_t)arena[0], 8, reqs[0][0]),
         GF_ERR_DEVICE);
     assert_int_equal(
-        gf_link_ucx.recv_post(links[0], 1, 1, (gf_mem)(uintptr_t)arena[0], 8, reqs[0][0]),
+        gf_link_front.recv_post(links[0], 1, 1, (gf_mem)(uintptr_t)arena[0], 8, reqs[0][0]),
         GF_ERR_DEVICE);
-    assert_int_equal(gf_link_ucx.progress(links[0]), GF_ERR_DEVICE);
+    assert_false(gf_link_front.progress(links[0]));
+    assert_int_equal(links[0]->failed, GF_ERR_DEVICE);
     assert_non_null(strstr(links[0]->fault.text, "no context"));
     assert_int_equal(seen.calls, calls);
     seen.enter_fails = false;

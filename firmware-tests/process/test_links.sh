@@ -7,7 +7,7 @@
 . firmware-tests/support/shell.sh
 . firmware-tests/support/elastic.sh
 suites="coll hierarchy sparse step request reduction leave"
-elastic="shrink rejoin epoch"
+elastic="regroup rejoin coordinator"
 links="tcp ucx"
 if GF_TEST_LINK=ucx "$BUILD/firmware-tests/test_reduction" 2>&1 | grep -q 'there is no such link'; then
     skip ucx "this build has none"

@@ -27,9 +27,9 @@ job_run() {
     said_by_all "^ready" 0 1 2 3 || return 1
     # shellcheck disable=SC2154
     ip netns pids "$net_prefix-3" | xargs kill -KILL
-    said_by_all "of 3: epoch 2 has begun" 0 1 2 || return 1
+    said_by_all "of 3: generation 2 has begun" 0 1 2 || return 1
     rank_start 3 again back
-    said_by_all "of 4: epoch 3 has begun" 0 1 2 back || return 1
+    said_by_all "of 4: generation 3 has begun" 0 1 2 back || return 1
     touch "$scratch/stop"
     said_by_all "^end: 4 ranks" 0 1 2 back
 }
@@ -40,7 +40,7 @@ job() {
     touch "$scratch/stop"
     wait
     awk 'FNR == 1 { lives = (FILENAME ~ /back$/) }
-        /epoch 2 has begun/ { lives = 1 }
+        /generation 2 has begun/ { lives = 1 }
         / died/ && (lives || !/rank 3 died/) { print; found = 1 }
         END { exit found }' "$scratch"/log.* || code=1
     [ $code = 0 ] || for log in "$scratch"/log.*; do echo "== ${log##*/}"; tail -n 12 "$log"; done

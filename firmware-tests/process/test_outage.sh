@@ -19,10 +19,11 @@ show() { for log in "$scratch"/log.*; do echo "== ${log##*/}"; tail -n 12 "$log"
 # Each generation began at each of its ranks once, and all of them say how many those are.
 one_side() {
     sed -n 's/.*rank \([0-9]*\) of \([0-9]*\): generation \([0-9]*\) has begun .*/\3 \1 \2/p' "$scratch"/log.* | awk '
-        { if (seen[$1, $2]++ || (($1 in of) && of[$1] != $3)) { print "two sides of generation " $1; bad = 1 } of[$1] = $3 }
+        { if (seen[$1, $2]++ || (($1 in of) && of[$1] != $3)) { print "two sides of " $1; bad = 1 } of[$1] = $3 }
         END { exit bad }'
 }
-# All are of one world again, by the last generation that each of them has begun; where none has noticed, for all that time.
+# All are of one world again, by the last generation that each of them has begun; where none has noticed, for all that
+# time.
 all_in() {
     for _ in $(seq 1 $((WITHIN * 10))); do
         sleep 0.1

@@ -13,7 +13,7 @@ at_once() {
 }
 
 goes_on() { # RANKS "VICTIMS" PRIVATE
-    job_start "-n $1 --elastic" --batch 32 --steps 2000 --set "link.private_memory=$3" \
+    job_start "-n $1 --elastic" --batch 32 --steps 1000 --set "link.private_memory=$3" \
         --set rendezvous.join_timeout=16s --set link.idle=sleep || return 1
     # shellcheck disable=SC2086 # a word each
     left=$(($1 - $(set -- $2; echo $#)))
@@ -29,7 +29,7 @@ goes_on() { # RANKS "VICTIMS" PRIVATE
 comes_back() { # RANKS
     others=$(seq 1 $(($1 - 1)))
     # a step takes long enough for a rank to come back between two of them
-    job_start "-n $1 --restart 4" --batch 1000 --steps 400 --set rendezvous.join_timeout=30s \
+    job_start "-n $1 --restart 4" --batch 3000 --steps 1000 --set rendezvous.join_timeout=30s \
         --set link.idle=sleep || return 1
     came=0
     for victims in 0 0 "$others"; do

@@ -808,6 +808,20 @@ TEST(a_heartbeat_gives_the_others_patience)
     control_world_close(&world);
 }
 
+TEST(a_heartbeat_is_told_at_once)
+{
+    uint64_t from;
+    control_world_open(&world, 2, 1);
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    for (uint32_t id = 0; id < 2; id++) world.procs[id].hangs = true;
+    control_world_quiet(&world, 200 * CONTROL_MS);
+    world.procs[1].stopped = true; /* it computes, and is polled no more */
+    gf_member_heartbeat(world.procs[1].member, world.procs[1].now_ns + 150 * CONTROL_MS, SECOND);
+    control_world_quiet(&world, 20 * CONTROL_MS);
+    assert_true(gf_member_patience(world.procs[0].member, world.procs[0].now_ns, &from) > 0);
+    control_world_close(&world);
+}
+
 TEST(heartbeats_of_a_rank_that_stands_still_count_no_more)
 {
     uint64_t from;
@@ -995,6 +1009,74 @@ TEST(who_has_closed_hears_for_whom_it_waits)
     assert_string_equal(gf_member_awaits(world.procs[0].member, &rank),
                         "step 500, operation barrier");
     assert_int_equal(rank, 1);
+    control_world_close(&world);
+}
+
+/* ---- what the coordinator says, a line an event ---- */
+
+static void expect_said(const char *text)
+{
+    if (strstr(world.said, text) == NULL) fail_msg("\"%s\" was not said:\n%s", text, world.said);
+    world.said[0] = '\0';
+}
+
+TEST(a_line_says_what_happens)
+{
+    static char said[8192];
+    said[0] = '\0';
+    control_world_open_growing(&world, 3, 1, 4, GF_RANK_NONE);
+    world.said = said;
+    world.said_bytes = sizeof said;
+    control_world_quiet(&world, SECOND);
+    expect_said("rank 0 is here\nrank 1 is here\nrank 2 is here\n"
+                "generation 1 has begun with 3 ranks\n");
+    control_world_cut(&world, 1);
+    control_world_quiet(&world, 200 * CONTROL_MS);
+    expect_said("the connection of rank 1 broke: ended\nrank 1 is connected again\n");
+    (void)control_world_start(&world, 3, false);
+    control_world_quiet(&world, 500 * CONTROL_MS);
+    expect_said("rank 3 waits to come in\na regroup begins: ranks wait to come in, or leave\n");
+    control_world_kill(&world, 1);
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    expect_said("rank 1 has ended: ended\n");
+    world.procs[0].leaves = true;
+    control_world_quiet(&world, 200 * CONTROL_MS);
+    expect_said("rank 0 leaves\n");
+    control_world_kill(&world, 0);
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    if (strstr(said, "rank 0 has ended") != NULL) fail(); /* it has left */
+    for (uint32_t i = 2; i < 4; i++) {
+        world.procs[i].hangs = true;
+        gf_member_bye(world.procs[i].member);
+    }
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    expect_said("rank 2 has closed after ");
+    control_world_close(&world);
+}
+
+TEST(a_job_of_one_goes_on_after_a_failure)
+{
+    control_world_open(&world, 1, 1);
+    control_world_quiet(&world, SECOND);
+    gf_member_fault(world.procs[0].member, &stands, false);
+    control_world_quiet(&world, 4 * SECOND);
+    all_work(1);
+    assert_int_equal(world.procs[0].number, 2);
+    control_world_close(&world);
+}
+
+TEST(who_gives_up_before_the_job_begins_is_named)
+{
+    control_world_open(&world, 3, 1);
+    world.procs[2].stopped = true;
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    gf_member_fault(world.procs[1].member, &stands, true);
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    assert_int_equal(control_world_state(&world, 0), GF_MEMBER_ENDED);
+    const struct gf_error *error = gf_member_error(world.procs[0].member);
+    assert_int_equal(error->code, GF_ERR_PEER);
+    assert_int_equal(error->peer, 1);
+    assert_string_equal(error->text, "rank 1 gave up: it stands");
     control_world_close(&world);
 }
 
@@ -1256,6 +1338,27 @@ TEST(a_host_that_never_gets_ready_ends_the_job)
     control_world_quiet(&world, 9 * SECOND);
     assert_int_equal(control_world_state(&world, 2), GF_MEMBER_ENDED);
     assert_int_equal(gf_member_error(world.procs[2].member)->peer, 0);
+    control_world_close(&world);
+}
+
+TEST(a_host_that_is_late_on_a_list_is_awaited)
+{
+    struct gf_coordinator_status status = {.state = GF_COORDINATOR_RUN};
+    control_world_open_hosted(&world, 3, 1, 0);
+    control_world_quiet(&world, SECOND);
+    control_world_kill(&world, 2);
+    while (status.state != GF_COORDINATOR_GATHER) {
+        for (uint32_t i = 0; i < 2; i++) control_world_turn(&world, i);
+        control_world_coordinate(&world);
+        gf_coordinator_status(world.coordinator, &status);
+    }
+    world.procs[0].stopped = true;
+    control_world_quiet(&world, 4 * SECOND);
+    world.procs[0].stopped = false;
+    world.procs[0].now_ns = world.now_ns;
+    control_world_quiet(&world, SECOND);
+    all_work(2);
+    assert_int_equal(world.procs[0].number, 2);
     control_world_close(&world);
 }
 

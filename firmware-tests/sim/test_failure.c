@@ -156,7 +156,7 @@ TEST(who_declares_tensors_while_a_step_fails_hears_the_culprit_first)
 
 TEST(what_a_link_may_do_changes_nothing)
 {
-    static const gf_sim_fault_kind kinds[] = {GF_SIM_FAULT_AGAIN, GF_SIM_FAULT_DUPLICATE,
+    static const gf_sim_fault_kind kinds[] = {GF_SIM_FAULT_FULL, GF_SIM_FAULT_DUPLICATE,
                                               GF_SIM_FAULT_DELAY};
     for (size_t k = 0; k < LENGTH(kinds); k++) {
         uint64_t at = 1;

@@ -68,6 +68,31 @@ static void expect_left(struct world *w, uint32_t id, const char *what)
                  gf_status_name(w->ranks[id].status), w->ranks[id].log);
 }
 
+/* ---- broken edges ---- */
+
+/* Of six hosts one loses three others while a fourth dies: nobody else pays for it. */
+TEST(a_host_that_loses_three_others_goes_while_a_fourth_dies)
+{
+    SIM_ONLY;
+    for (uint32_t row = 0; row < 18; row++) {
+        const uint32_t host = row % 6;
+        const uint32_t dies = (host + 4 + row / 6 % 2) % 6; /* one that it still reaches */
+        const struct elastic_event list[] = {{(row / 6 == 2) ? 3000000 : 3000, dies, KILL}, END};
+        struct world_setup setup = elastic_setup(6);
+        char what[64];
+        setup.config.exchange.timeout_ns = 4 * SECOND;
+        (void)snprintf(what, sizeof what, "host %u loses three, %u dies", host, dies);
+        elastic.hooks.work_ns = 2000000;
+        WORLD_OPEN(w, &setup);
+        for (uint32_t i = 1; i <= 3; i++) gf_sim_partition(w.sim, host, (host + i) % 6, true);
+        elastic_run(&w, list, 0);
+        elastic_expect(&w, 0x3f & ~(1u << host) & ~(1u << dies), what);
+        if ((w.ranks[host].status != GF_ERR_PEER) && (w.ranks[host].status != GF_ERR_LINK))
+            fail_msg("%s: it ended with %s\n%s", what, gf_status_name(w.ranks[host].status),
+                     w.ranks[host].log);
+    }
+}
+
 /* ---- deaths ---- */
 
 /* Another one dies at each moment behind the first death: while a list is made, in the join, the
@@ -222,9 +247,10 @@ TEST(a_process_takes_the_place_of_one_that_has_ended)
 
 static uint32_t heartbeats, joiners; /* while a list is awaited */
 
-static gf_status progress_cut(struct gf_link *link)
+static bool progress_cut(struct gf_link *link)
 {
-    return GF_ERR_LINK;
+    link->failed = GF_ERR_LINK;
+    return false;
 }
 
 static void heartbeat_turn(struct world *w, uint32_t rank)
@@ -237,6 +263,7 @@ static void heartbeat_turn(struct world *w, uint32_t rank)
     gf->link->driver = &cut;
     assert_int_equal(gf_heartbeat(gf), GF_OK);
     gf->link->driver = driver;
+    gf->link->failed = GF_OK;
     heartbeats++;
     if ((rank != 3) || (gf_steps(gf) > 0)) return;
     assert_int_equal(gf_gradient(gf, 0), 0); /* its region will move */

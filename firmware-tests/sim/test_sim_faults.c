@@ -12,12 +12,12 @@ TEST(again_posts_nothing_and_a_stop_puts_off)
         .world = 2,
         .latency_ns = LATENCY_NS,
         .fault_count = 2,
-        .faults = {{.kind = GF_SIM_FAULT_AGAIN, .rank = 0, .at = 1},
+        .faults = {{.kind = GF_SIM_FAULT_FULL, .rank = 0, .at = 1},
                    {.kind = GF_SIM_FAULT_STOP, .rank = 1, .at = 1, .delay_ns = 5000}}};
     uint32_t source = 4711;
     uint32_t target = 0;
     SIM_WORLD_OPEN(w, &setup);
-    assert_int_equal(sim_world_send(&w, 0, 1, 5, &source, 4, 0), GF_AGAIN);
+    assert_int_equal(sim_world_send(&w, 0, 1, 5, &source, 4, 0), GF_FULL);
     assert_int_equal(sim_world_recv(&w, 1, 0, 5, &target, 4, 0), GF_OK);
     assert_int_equal(sim_world_send(&w, 0, 1, 5, &source, 4, 0), GF_OK);
     gf_sim_advance_to(w.sim, 2 * LATENCY_NS);

@@ -190,7 +190,7 @@ static void draw_harmless(struct soak_plan *plan, struct dice *dice)
     for (uint32_t i = between(dice, 1, 3); i > 0; i--) {
         uint32_t rank = below(dice, plan->setup.world);
         switch (below(dice, 5)) {
-        case 0: add_fault(plan, GF_SIM_FAULT_AGAIN, rank, draw_post(dice), 0); break;
+        case 0: add_fault(plan, GF_SIM_FAULT_FULL, rank, draw_post(dice), 0); break;
         case 1: add_fault(plan, GF_SIM_FAULT_DUPLICATE, rank, draw_post(dice), 0); break;
         case 2:
             add_fault(plan, GF_SIM_FAULT_DELAY, rank, draw_post(dice),
@@ -246,7 +246,7 @@ static void draw_one(struct soak_plan *plan, struct dice *dice)
 static void draw_elastic(struct soak_plan *plan, struct dice *dice)
 {
     static const gf_sim_fault_kind kinds[] = {
-        GF_SIM_FAULT_AGAIN, GF_SIM_FAULT_ERROR, GF_SIM_FAULT_DROP, GF_SIM_FAULT_DUPLICATE,
+        GF_SIM_FAULT_FULL,  GF_SIM_FAULT_ERROR, GF_SIM_FAULT_DROP, GF_SIM_FAULT_DUPLICATE,
         GF_SIM_FAULT_DELAY, GF_SIM_FAULT_KILL,  GF_SIM_FAULT_STOP};
     uint64_t timeout_ns = plan->setup.config.exchange.timeout_ns;
     bool one = percent(dice, 50);
@@ -274,7 +274,7 @@ static void draw_elastic(struct soak_plan *plan, struct dice *dice)
 static void draw_many(struct soak_plan *plan, struct dice *dice)
 {
     static const gf_sim_fault_kind kinds[] = {
-        GF_SIM_FAULT_AGAIN, GF_SIM_FAULT_ERROR, GF_SIM_FAULT_DROP, GF_SIM_FAULT_DUPLICATE,
+        GF_SIM_FAULT_FULL,  GF_SIM_FAULT_ERROR, GF_SIM_FAULT_DROP, GF_SIM_FAULT_DUPLICATE,
         GF_SIM_FAULT_DELAY, GF_SIM_FAULT_SHORT, GF_SIM_FAULT_KILL, GF_SIM_FAULT_STOP};
     uint64_t timeout_ns = plan->setup.config.exchange.timeout_ns;
     plan->hope = SOAK_HOPE_ENDED;

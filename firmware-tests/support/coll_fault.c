@@ -9,7 +9,7 @@ static const struct fault_case {
     uint64_t delay_ns;
 } faults[] = {
     {GF_SIM_FAULT_KILL, GF_ERR_ABORTED, 0}, /* the first: coll_fault_kill() */
-    {GF_SIM_FAULT_AGAIN, GF_OK, 0},
+    {GF_SIM_FAULT_FULL, GF_OK, 0},
     {GF_SIM_FAULT_DUPLICATE, GF_OK, 0},
     {GF_SIM_FAULT_DELAY, GF_OK, COLL_TIMEOUT_NS / 2},
     {GF_SIM_FAULT_STOP, GF_OK, COLL_TIMEOUT_NS / 2},

@@ -163,8 +163,11 @@ static const struct gf_channel_driver driver = {.name = "memory",
 /* GF_TEST_LOG=1 shows what happened, with the clock of the coordinator. */
 static void log_line(void *user, gf_log_level level, const char *text)
 {
-    (void)user;
     (void)level;
+    if ((user != NULL) && (the_world->said != NULL)) {
+        size_t used = strlen(the_world->said);
+        (void)snprintf(the_world->said + used, the_world->said_bytes - used, "%s\n", text);
+    }
     if (getenv("GF_TEST_LOG") == NULL) return;
     printf("%6llu ms: %s\n", (unsigned long long)(the_world->now_ns / CONTROL_MS), text);
 }
@@ -370,7 +373,7 @@ static void world_begin(struct control_world *world, uint32_t ids, uint64_t seed
                                                  .host_id = host_id,
                                                  .join_timeout_ns = JOIN_NS,
                                                  .endpoint_bytes_max = 16,
-                                                 .log = {.fn = log_line}};
+                                                 .log = {.fn = log_line, .user = world}};
     control_world_coordinator_begin(world);
     for (uint32_t id = 0; id < ids; id++) (void)control_world_start(world, id, false);
 }

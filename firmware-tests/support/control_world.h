@@ -79,6 +79,8 @@ struct control_world {
     uint64_t tensors_hash;              /* of the processes that are started from here on */
     bool is_fixed;                      /* the job is not elastic */
     uint32_t room;                      /* frames that a connection takes; 0: many */
+    char *said;                         /* [said_bytes]: the coordinator's lines; or NULL */
+    size_t said_bytes;
     struct control_proc procs[CONTROL_PROCS];
     struct control_conn conns[CONTROL_CONNS];
     const char *broken; /* the first rule that did not hold; NULL: none */

@@ -221,9 +221,9 @@ static bool dead(const struct ranks_one *one, uint32_t peer)
 
 void ranks_progress(struct ranks_one *one)
 {
-    gf_status status = one->link->driver->progress(one->link);
-    RANK_CHECK(one, (status >= 0) || dead(one, one->link->fault.peer));
-    if (status == GF_AGAIN) (void)sched_yield(); /* there may be fewer cores than ranks */
+    bool moved = one->link->driver->progress(one->link);
+    RANK_CHECK(one, (one->link->failed == GF_OK) || dead(one, one->link->fault.peer));
+    if (!moved) (void)sched_yield(); /* there may be fewer cores than ranks */
 }
 
 gf_status ranks_end(struct ranks_one *one, uint32_t req)

@@ -2,9 +2,6 @@
 #include "firmware-tests/support/suite.h"
 #include "drivers/identity.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 static const char *const names[] = {"GF_RANK",
                                     "GF_WORLD",
                                     "GF_JOB",
@@ -607,24 +604,6 @@ TEST(the_address_is_copied_or_refused_when_too_long)
     environment_set(set);
     assert_int_equal(gf_identity_get(&identity, &fault), GF_ERR_CONFIG);
     assert_non_null(strstr(fault.text, "GF_ADDRESS"));
-}
-
-/* Another file may have the number of a descriptor that a program in between has closed. */
-TEST(deaths_are_read_from_the_launchers_own_file_alone)
-{
-    int theirs = memfd_create("gf-ended", 0);
-    int other = memfd_create("gf-ended-not", 0);
-    unsigned char bits[4];
-    assert_true((theirs >= 0) && (other >= 0));
-    assert_int_equal(write(theirs, "\1", 1), 1);
-    assert_int_equal(write(other, "\1", 1), 1);
-    assert_true(gf_identity_ended_read(theirs, bits, sizeof bits));
-    assert_memory_equal(bits, "\1\0\0\0", sizeof bits);
-    assert_false(gf_identity_ended_read(other, bits, sizeof bits));
-    assert_int_equal(close(theirs), 0);
-    assert_int_equal(dup2(other, theirs), theirs);
-    assert_false(gf_identity_ended_read(theirs, bits, sizeof bits));
-    assert_memory_equal(bits, "\0\0\0\0", sizeof bits);
 }
 
 /* At its store's port the library cannot listen: another is made of it, the same on all ranks. */

@@ -110,10 +110,10 @@ TEST(no_ban_outlasts_its_cause)
 static uint32_t arms, flag_arms;
 static int pipe_ends[2];
 
-static gf_status link_arm(struct gf_link *link)
+static bool link_arm(struct gf_link *link)
 {
     arms++;
-    return GF_AGAIN;
+    return false;
 }
 
 /* A coordinator that is never reached, and a descriptor on which it would be heard. */

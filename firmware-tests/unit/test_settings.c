@@ -415,6 +415,7 @@ TEST(every_enum_value_has_a_name)
 {
     assert_string_equal(gf_status_name(GF_OK), "GF_OK");
     assert_string_equal(gf_status_name(GF_AGAIN), "GF_AGAIN");
+    assert_string_equal(gf_status_name(GF_FULL), "GF_FULL");
     assert_string_equal(gf_status_name((gf_status)-99), "unknown status");
     for (int status = -14; status <= 1; status++)
         assert_true((status == -12) || /* none has this number any more */

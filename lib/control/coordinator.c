@@ -79,6 +79,7 @@ struct gf_error gf_coordinator_error(const struct gf_coordinator *c, gf_status c
 void gf_control_decide(struct gf_coordinator *c, const struct gf_error *error, bool is_final)
 {
     c->error = *error;
+    if (!c->is_well) c->last = *error;
     c->is_final = is_final || !c->terms.elastic;
     gf_log_line(&c->setup.log, c->is_well ? GF_LOG_INFO : GF_LOG_WARN,
                 "coordinator, generation %u: %s", c->number, error->text);
@@ -469,9 +470,30 @@ static bool endpoint_is_here(const struct gf_coordinator *c, const struct contro
            (row->endpoint_have == row->endpoint_total);
 }
 
+/* The coordinator goes with its host, so nobody goes on without it; then the job has ended. */
+static bool host_is_late(struct gf_coordinator *c)
+{
+    char text[160];
+    uint32_t rank = c->rows[c->setup.host_id].rank;
+    if (c->now_ns - c->left_ns < c->terms.join_timeout_ns) return false;
+    (void)snprintf(
+        text, sizeof text,
+        "rank %u, in whose process the coordinator runs, did not begin the regroup within "
+        "%.1f s",
+        rank, (double)c->terms.join_timeout_ns / 1e9);
+    end(c, GF_ERR_TIMEOUT, rank, text);
+    return true;
+}
+
 /* Who is late is left out, unless nobody else has whole weights: then the list stands. */
 static bool late_leave(struct gf_coordinator *c)
 {
+    const uint32_t host = c->setup.host_id;
+    if ((host != GF_RANK_NONE) && control_is_listed(c, &c->rows[host]) &&
+        !endpoint_is_here(c, &c->rows[host])) {
+        (void)host_is_late(c); /* it is awaited, or the job ends */
+        return false;
+    }
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         struct control_row *row = &c->rows[id];
         if (control_is_listed(c, row) && !endpoint_is_here(c, row)) row->out = row->member;
@@ -599,21 +621,6 @@ static void run_poll(struct gf_coordinator *c)
     if (!planned) return;
     gf_log_line(&c->setup.log, GF_LOG_INFO, "a regroup begins: ranks wait to come in, or leave");
     gf_control_enter(c, GF_COORDINATOR_REGROUP);
-}
-
-/* The coordinator goes with its host, so nobody goes on without it; then the job has ended. */
-static bool host_is_late(struct gf_coordinator *c)
-{
-    char text[160];
-    uint32_t rank = c->rows[c->setup.host_id].rank;
-    if (c->now_ns - c->left_ns < c->terms.join_timeout_ns) return false;
-    (void)snprintf(
-        text, sizeof text,
-        "rank %u, in whose process the coordinator runs, did not begin the regroup within "
-        "%.1f s",
-        rank, (double)c->terms.join_timeout_ns / 1e9);
-    end(c, GF_ERR_TIMEOUT, rank, text);
-    return true;
 }
 
 /* For whom a regroup waits, and how long: README.md, rule 3. */
@@ -769,7 +776,7 @@ void gf_coordinator_status(const struct gf_coordinator *c, struct gf_coordinator
                                                  .generation = c->number,
                                                  .world = c->world,
                                                  .waiting = gf_control_waiting(c),
-                                                 .error = c->error};
+                                                 .error = c->last};
     if (c->is_well) status_out->error.code = GF_OK;
     for (uint32_t id = 0; id < c->setup.id_count; id++)
         status_out->here += control_is_here(&c->rows[id]) ? 1u : 0u;

@@ -106,7 +106,8 @@ struct gf_coordinator {
     bool is_fault_pending;        /* .. before a generation was taken over */
     uint64_t nobody_step;         /* + 1: in that step an inquiry found nobody; 0: in none */
     struct gf_error error;        /* the last finding */
-    bool is_final;                /* .. ends the job, */
+    struct gf_error last;         /* .. also once a generation has begun after it */
+    bool is_final;                /* the finding ends the job, */
     bool is_well;                 /* in good order */
     struct control_closed closed; /* of the generation under way */
     struct control_patience patience;

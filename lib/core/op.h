@@ -10,9 +10,8 @@
 #ifndef GF_OP_H
 #define GF_OP_H
 
+#include "lib/settings/settings.h"
 #include "ops/node/hierarchy.h"
-
-#define GF_OPS_MAX 16u /* exchange.buffers_active, at most */
 
 struct gf_op;
 

@@ -68,9 +68,8 @@ gf_status gf_progress(gf_context *gf, uint64_t now_ns)
         return GF_OK;
     gf->polled.link_ns = now_ns;
     /* once: a system call over tcp, and what came may be awaited */
-    status = gf->link->driver->progress(gf->link);
-    if (status < 0) return gf_fail_fault(gf, &gf->link->fault, gf_doing(gf));
-    if (status == GF_OK) gf->waiting.moved_ns = now_ns;
+    if (gf->link->driver->progress(gf->link)) gf->waiting.moved_ns = now_ns;
+    if (gf->link->failed < 0) return gf_fail_fault(gf, &gf->link->fault, gf_doing(gf));
     if ((gf->polled.control_skip > 0) && (now_ns - gf->polled.control_ns < CONTROL_EVERY_NS)) {
         gf->polled.control_skip--;
         return GF_OK;

@@ -30,7 +30,7 @@ static void sleep_on_drivers(gf_context *gf, uint64_t longest_ns)
     int link_fd = link_rests ? -1 : gf->link->wake_fd;
     uint32_t control_count = gf_control_wake_fds(gf->control, control_fds);
     if (link_fd >= 0) {
-        if (gf->link->driver->arm(gf->link) != GF_OK) return; /* events are waiting: poll first */
+        if (!gf->link->driver->arm(gf->link)) return; /* events are waiting: poll first */
         fds[count++] = (struct pollfd){.fd = link_fd, .events = POLLIN};
     }
     for (uint32_t i = 0; i < control_count; i++)

@@ -10,13 +10,13 @@
 const char *gf_status_name(gf_status status)
 {
     static const char *const names[] = {
-        "GF_AGAIN",       "GF_OK",           "GF_ERR_PARAM",  "GF_ERR_STATE",
-        "GF_ERR_ARENA",   "GF_ERR_DEVICE",   "GF_ERR_LINK",   "GF_ERR_TIMEOUT",
-        "GF_ERR_PEER",    "GF_ERR_MISMATCH", "GF_ERR_SYSTEM", "GF_ERR_NUMERIC",
-        "GF_ERR_ABORTED", "unknown status",  "GF_ERR_CONFIG", "GF_ERR_DATA"};
-    _Static_assert(sizeof names / sizeof names[0] == GF_AGAIN - GF_ERR_DATA + 1,
+        "GF_FULL",         "GF_AGAIN",      "GF_OK",          "GF_ERR_PARAM",   "GF_ERR_STATE",
+        "GF_ERR_ARENA",    "GF_ERR_DEVICE", "GF_ERR_LINK",    "GF_ERR_TIMEOUT", "GF_ERR_PEER",
+        "GF_ERR_MISMATCH", "GF_ERR_SYSTEM", "GF_ERR_NUMERIC", "GF_ERR_ABORTED", "unknown status",
+        "GF_ERR_CONFIG",   "GF_ERR_DATA"};
+    _Static_assert(sizeof names / sizeof names[0] == GF_FULL - GF_ERR_DATA + 1,
                    "each status has a name, downwards");
-    return NAME_OF(names, (unsigned)GF_AGAIN - (unsigned)status, "unknown status");
+    return NAME_OF(names, (unsigned)GF_FULL - (unsigned)status, "unknown status");
 }
 
 const char *gf_operation_name(gf_operation operation)

@@ -27,6 +27,7 @@ typedef enum gf_setting_form {
     GF_FORM_PATH        /* no control characters */
 } gf_setting_form;
 
+#define GF_OPS_MAX 16u         /* exchange.buffers_active, at most */
 #define GF_SETTING_AGREES 0x1u /* must be the same on all ranks */
 #define GF_SETTING_POWER_OF_TWO 0x2u
 #define GF_SETTING_ABOVE_LOW 0x4u  /* the lower bound itself is not valid */

@@ -3,7 +3,6 @@
  * not_agreeing[] of unit/test_settings.c where ranks may differ, and its lines of
  * config/gradientflow.cfg.5, as `gf-check --keys | awk -f firmware-tests/support/man_keys.awk`
  * prints them. */
-#include "lib/core/op.h"
 #include "lib/settings/settings.h"
 
 #define FIELD(member) \

@@ -5,7 +5,6 @@
 #include "ops/coll.h"
 #include "ops/ops.h"
 
-#define GF_DIRECT_RANKS_MAX 64u /* of one node */
 #define GF_DIRECT_LANES 32u
 #define GF_DIRECT_LINE_BYTES 64u
 /* of a rank in an operation: a line with its flag, and the next one */

@@ -2,7 +2,6 @@
  * knows. */
 #include "ops/element/cuda/ops_cuda.h"
 
-#include "ops/node/direct.h"
 #include "ops/element/cuda/kernels.h"
 
 _Static_assert((GF_TYPE_F32 == GF_KERNEL_F32) && (GF_TYPE_F16 == GF_KERNEL_F16) &&
