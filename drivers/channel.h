@@ -40,8 +40,11 @@ typedef enum gf_channel_event_kind {
 
 /* What the end of a connection says of the process at the other end. */
 typedef enum gf_channel_end {
-    GF_CHANNEL_BROKE = 0, /* it may run: nothing comes from its host, or the connection was reset */
+    GF_CHANNEL_BROKE = 0, /* it may run: nothing comes from its host */
     GF_CHANNEL_CLOSED,    /* it runs, and has closed the connection on purpose */
+    /* its kernel knows the connection no more: it has ended with words unread, or its kernel had
+     * given the connection up, and then it dials again */
+    GF_CHANNEL_RESET,
     /* its own kernel has closed the connection, or refuses one where a coordinator was met before:
      * it has ended */
     GF_CHANNEL_DIED

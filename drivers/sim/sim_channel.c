@@ -187,7 +187,7 @@ static void end_break(struct gf_sim *sim, struct sim_packet *packet, const char 
 {
     struct sim_wire_end *end = end_of(packet);
     if (!packet->wire->ends[1 - packet->to].is_over)
-        end_send(sim, packet->wire, 1 - packet->to, GF_CHANNEL_BROKE, 0, "connection reset");
+        end_send(sim, packet->wire, 1 - packet->to, GF_CHANNEL_RESET, 0, "connection reset");
     end->is_over = true;
     packet->event.kind = GF_CHANNEL_ENDED;
     packet->event.end = GF_CHANNEL_BROKE;
@@ -275,6 +275,14 @@ void sim_packet_happen(struct gf_sim *sim, struct sim_packet *packet)
 
 /* ---- what is done to processes and paths ---- */
 
+/* Its kernel resets a connection whose words nobody has read. */
+static bool has_unread(const struct sim_channel *channel, const struct sim_wire *wire)
+{
+    for (const struct sim_packet *packet = channel->first; packet != NULL; packet = packet->next)
+        if ((packet->wire == wire) && (packet->kind == SIM_PACKET_FRAME)) return true;
+    return false;
+}
+
 void sim_channels_die(struct sim_rank *self)
 {
     struct gf_sim *sim = self->sim;
@@ -284,7 +292,8 @@ void sim_channels_die(struct sim_rank *self)
         for (uint32_t i = 0; i < channel->base.connections_max; i++) {
             struct sim_wire *wire = channel->wires[i];
             if (wire == NULL) continue;
-            end_close(sim, wire, own_end(channel, wire), GF_CHANNEL_DIED, detect_ns,
+            end_close(sim, wire, own_end(channel, wire),
+                      has_unread(channel, wire) ? GF_CHANNEL_RESET : GF_CHANNEL_DIED, detect_ns,
                       "its process has ended");
             self->quiet_ns = sim->now_ns + ((detect_ns > FRAME_NS) ? detect_ns : FRAME_NS);
         }

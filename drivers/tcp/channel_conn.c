@@ -273,32 +273,22 @@ static told give_up(struct channel *channel, struct conn *conn, struct gf_channe
                  header->magic, header->protocol, header->header_bytes, header->payload_bytes);
 }
 
-/* Did something new come in the last moment? Repetitions do not count. */
-static bool is_fresh(const struct conn *conn)
-{
-    struct tcp_info info = {0};
-    socklen_t bytes = sizeof info;
-    return (getsockopt(conn->fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0) &&
-           (info.tcpi_last_data_recv < CHANNEL_FRESH_MS);
-}
-
 /* Of a connection that ended by `error`, 0: it was closed. Silence is no proof. A kernel resets a
  * connection whose process has ended before it had read all that was here, and also one that it had
- * given up for silence, once another word comes. The two differ: before a kernel gives up it has
- * had no answer for `keepalive`, a second at least, and then neither sends anything new nor gets
- * anything. At a unix socket there is no such silence. */
-static gf_channel_end conn_end_of(const struct channel *channel, const struct conn *conn, int error)
+ * given up for silence, once another word comes: nothing here tells the two apart, as words may come
+ * all that time where one direction is lost. At a unix socket there is no such silence. */
+static gf_channel_end conn_end_of(const struct channel *channel, int error)
 {
     if ((error == 0) || (error == EPIPE)) return GF_CHANNEL_DIED;
     if (error != ECONNRESET) return GF_CHANNEL_BROKE;
-    return (channel->by_name || is_fresh(conn)) ? GF_CHANNEL_DIED : GF_CHANNEL_BROKE;
+    return channel->by_name ? GF_CHANNEL_DIED : GF_CHANNEL_RESET;
 }
 
 static told lost(struct channel *channel, struct conn *conn, int read_error,
                  struct gf_channel_event *event_out)
 {
     int error = ((read_error == 0) && (conn->broken != EPIPE)) ? conn->broken : read_error;
-    gf_channel_end end = conn_end_of(channel, conn, error);
+    gf_channel_end end = conn_end_of(channel, error);
     bool in_frame = (conn->in_bytes > 0);
     gf_conn_close(channel, conn);
     if (error != 0)

@@ -33,9 +33,6 @@
 #define CHANNEL_LEAVE_NS UINT64_C(1000000000)
 /* .. where something is still to be sent */
 #define CHANNEL_LEAVE_UNSENT_NS UINT64_C(60000000000)
-/* A process whose kernel resets a connection on which something came a moment ago has ended with
- * words unread. A kernel that gives a connection up has tried for longer; see conn_end_of(). */
-#define CHANNEL_FRESH_MS 500u
 #define CHANNEL_LAST_WORDS_MS 1000u
 
 #define CONN_NONE UINT32_MAX

@@ -28,7 +28,10 @@ static int listen_within(const struct gf_data *data, struct gf_place *at,
         fd = gf_socket_listen(at, text, fault_out);
         if ((fd < 0) && (fault_out->foreign_code != EADDRINUSE)) break;
     }
-    if (fd >= 0) return fd;
+    if (fd >= 0) {
+        *fault_out = (struct gf_fault){0}; /* of ports that others have */
+        return fd;
+    }
     gf_log_line(&data->meet.log, GF_LOG_WARN,
                 "rank %u: %s; it listens at a port of the system's choice", data->rank,
                 fault_out->text);

@@ -453,6 +453,30 @@ TEST(its_port_is_one_of_the_setup)
     }
 }
 
+/* Either is the first that it tries. */
+TEST(a_port_of_the_setup_that_another_has_is_no_failure)
+{
+    for (int taken = 0; taken < 2; taken++) {
+        struct gf_place at;
+        char ports[32];
+        hub_clear();
+        hub_address_free(hub.address, false);
+        assert_true(gf_socket_address_parse(hub.address, &at, &(struct gf_fault){0}));
+        int first = ntohs(at.port);
+        at.port = htons((uint16_t)(first + taken));
+        int fd = gf_socket_listen(&at, hub.address, &(struct gf_fault){0});
+        (void)snprintf(ports, sizeof ports, "%d-%d", first, first + 1);
+        world = 1;
+        end_open(0);
+        ends[0].setup.ports = ports;
+        data_begin(0, 1);
+        assert_int_not_equal(ends[0].place.port, (fd >= 0) ? at.port : 0);
+        assert_int_equal(gf_data_poll(ends[0].data, hub_now_ns), GF_OK);
+        if (fd >= 0) (void)close(fd);
+        data_close();
+    }
+}
+
 /* The way to the others is asked of the kernel with a socket: that there is none to be had says
  * nothing of routes. */
 TEST(a_host_without_descriptors_is_no_host_without_a_route)

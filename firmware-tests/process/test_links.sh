@@ -38,9 +38,10 @@ over() { # LINK: the settings of a job
         --set rendezvous.insecure=true" ;;
     esac
 }
+host() { [ "$1" != ucx ] || echo --insecure; } # LINK: of gf-run, where the coordinator runs
 goes_on() { # LINK: one of three ranks is killed
     # shellcheck disable=SC2046
-    job_start "-n 3 --elastic" --steps 600 --set rendezvous.join_timeout=12s --set exchange.timeout=3s \
+    job_start "-n 3 --elastic $(host "$1")" --steps 600 --set rendezvous.join_timeout=12s --set exchange.timeout=3s \
         --set link.idle=sleep $(over "$1") || return 1
     signal KILL 1
     wait $job && grep -q 'the same on all ranks' "$scratch/log" &&
@@ -51,7 +52,8 @@ goes_on() { # LINK: one of three ranks is killed
 weights() { # LINK OPTION..
     link=$1; shift
     # shellcheck disable=SC2046
-    timeout 100 "$BUILD/gf-run" -n 3 "$BUILD/gf-train" $small --steps 6 $(over "$link") "$@" >"$scratch/log" 2>&1 ||
+    timeout 100 "$BUILD/gf-run" -n 3 $(host "$link") "$BUILD/gf-train" $small --steps 6 $(over "$link") "$@" \
+        >"$scratch/log" 2>&1 ||
         { tail -n 5 "$scratch/log"; return 1; }
     sed -n 's/^.*weights *\([0-9a-f]*\), the same on all ranks.*$/\1/p' "$scratch/log"
 }

@@ -9,7 +9,8 @@ streams() {
     rm -f "$scratch"/s.*
     elastic=
     [ "$when" = after ] && elastic=--elastic
-    timeout 60 "$BUILD/gf-run" -n 3 $elastic "$program" "$scratch/s" "$mask" "$when" exchange.timeout=5s "$@" \
+    case $* in *insecure=true*) host=--insecure ;; *) host= ;; esac
+    timeout 60 "$BUILD/gf-run" -n 3 $elastic $host "$program" "$scratch/s" "$mask" "$when" exchange.timeout=5s "$@" \
         >"$scratch/log" 2>&1
     for rank in $(seq 0 $((good - 1))); do
         [ "$(cat "$scratch/s.$rank" 2>&1)" = ok ] || { cat "$scratch"/s.* "$scratch/log"; return 1; }

@@ -66,6 +66,71 @@ TEST(a_connection_that_breaks_costs_nothing)
     control_world_close(&world);
 }
 
+/* A reset is of a process that has ended with words unread, or of one that lives. */
+TEST(a_connection_that_is_reset_costs_nothing_where_its_process_lives)
+{
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    for (uint32_t i = 0; i < 20; i++) {
+        control_world_reset(&world, i % 3);
+        control_world_quiet(&world, 3 * SECOND);
+    }
+    all_work(3);
+    assert_int_equal(world.procs[0].number, 1);
+    control_world_close(&world);
+}
+
+TEST(who_ends_with_words_unread_is_found_as_it_does_not_dial_again)
+{
+    struct gf_coordinator_status status = {.world = 3};
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    for (uint32_t i = 0; i < 3; i++) world.procs[i].hangs = true; /* nobody says FAULT */
+    uint64_t since_ns = world.now_ns;
+    control_world_kill_unread(&world, 2);
+    while ((status.error.code == GF_OK) && (world.now_ns - since_ns < 4 * SECOND)) {
+        control_world_quiet(&world, 10 * CONTROL_MS);
+        gf_coordinator_status(world.coordinator, &status);
+    }
+    assert_int_equal(status.error.peer, 2);
+    assert_non_null(strstr(status.error.text, "rank 2 died, or is cut off"));
+    assert_true(world.now_ns - since_ns < 2 * SECOND + 100 * CONTROL_MS);
+    for (uint32_t i = 0; i < 3; i++) world.procs[i].hangs = false;
+    control_world_quiet(&world, SECOND);
+    all_work(2);
+    control_world_close(&world);
+}
+
+/* .. and if it lives after all, it comes in again. */
+TEST(who_was_reset_and_dials_too_late_comes_in_again)
+{
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    control_world_reset(&world, 2);
+    control_world_turn(&world, 2);
+    world.procs[2].stopped = true;
+    control_world_quiet(&world, 3 * SECOND);
+    assert_null(world.broken);
+    assert_int_equal(world.procs[0].number, 2);
+    world.procs[2].stopped = false;
+    world.procs[2].now_ns = world.now_ns;
+    control_world_quiet(&world, 2 * SECOND);
+    all_work(3);
+    assert_int_equal(world.procs[2].number, 3);
+    control_world_close(&world);
+}
+
+/* Only a port that refuses says that rank 0 has ended, in whose process the coordinator ran. */
+TEST(a_reset_of_the_coordinators_connection_is_dialled_again)
+{
+    control_world_open_hosted(&world, 3, 1, 0);
+    control_world_quiet(&world, SECOND);
+    for (uint32_t i = 0; i < 3; i++) control_world_reset(&world, i);
+    control_world_quiet(&world, SECOND);
+    all_work(3);
+    control_world_close(&world);
+}
+
 TEST(a_coordinator_begun_anew_takes_over)
 {
     control_world_open(&world, 3, 1);
@@ -1396,6 +1461,8 @@ static void proc_hurt(uint32_t proc, uint32_t how)
     switch (how) {
     case 0: control_world_kill(&world, proc); break;
     case 1: control_world_cut(&world, proc); break;
+    case 8: control_world_kill_unread(&world, proc); break;
+    case 9: control_world_reset(&world, proc); break;
     case 2: control_world_cut_half(&world, proc, control_world_draw(&world, 2)); break;
     case 3:
         hurt->stopped = !hurt->stopped;
@@ -1450,7 +1517,7 @@ static void something_happens(void)
     uint32_t proc = control_world_draw(&world, world.proc_count);
     uint32_t id = control_world_draw(&world, world.id_count);
     uint32_t other = control_world_draw(&world, world.id_count);
-    static const uint32_t hurts[] = {0, 1, 1, 2, 3, 3, 4, 5, 6, 7};
+    static const uint32_t hurts[] = {0, 1, 1, 2, 3, 3, 4, 5, 6, 7, 8, 9, 9};
     switch (control_world_draw(&world, 40)) {
     case 0:
     case 1:

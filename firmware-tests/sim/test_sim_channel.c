@@ -255,10 +255,22 @@ TEST(a_cut_that_heals_when_one_end_has_given_up_leaves_nothing_half_open)
         bool there = (next(&c.members[1], &event) == GF_OK);
         gf_sim_partition(c.sim, 1, COORDINATOR, false);
         later(&c, 1 * MS);
-        if (here != there) expect_end(here ? &c.members[1] : &c.listener, GF_CHANNEL_BROKE);
+        if (here != there) expect_end(here ? &c.members[1] : &c.listener, GF_CHANNEL_RESET);
         was_half_open = was_half_open || (here != there);
     }
     assert_true(was_half_open);
+}
+
+/* The kernel of a process that ends with words unread resets its connection. */
+TEST(a_death_with_words_unread_is_a_reset)
+{
+    CHANNELS(c);
+    uint32_t number = join(&c, 2);
+    assert_int_equal(say(&c.listener, number, 5), GF_OK);
+    later(&c, 1 * MS);
+    gf_sim_kill(c.sim, 2);
+    later(&c, DETECT_NS);
+    expect_end(&c.listener, GF_CHANNEL_RESET);
 }
 
 TEST(a_death_behind_a_cut_is_heard_when_it_heals)

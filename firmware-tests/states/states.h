@@ -32,9 +32,9 @@ typedef enum states_act {
     STATES_CONTINUE,    /* process `of`, which was stopped */
     STATES_WAKE,        /* the coordinator, which was */
     STATES_BEGIN,       /* a coordinator in the place of one that crashed */
-    STATES_KILL,        /* process `of` */
+    STATES_KILL,        /* process `of`; to = 1: with words unread */
     STATES_START,       /* one of id `of` */
-    STATES_CUT,         /* the connection of process `of` */
+    STATES_CUT,         /* the connection of process `of`; to = 1: it is reset */
     STATES_HALF,        /* likewise, and only the end `to` is told */
     STATES_STOP,
     STATES_HALT,  /* the coordinator is stopped, */

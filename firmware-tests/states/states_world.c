@@ -376,11 +376,12 @@ static void acts_on(struct list *list, uint32_t i)
     bool host = states->limits.hosted && (proc->id == 0);
     if (!proc->alive) return;
     if (proc->stopped) add(list, STATES_CONTINUE, i, 0);
-    if (left->kills > 0) add(list, STATES_KILL, i, 0);
+    for (uint32_t unread = 0; (left->kills > 0) && (unread < 2); unread++)
+        add(list, STATES_KILL, i, unread);
     bool over = (states_state(i) >= GF_MEMBER_GONE);
     if (over) return;
-    if ((left->cuts > 0) && (conn_of(&proc->channel, 0) < STATES_CONNS))
-        add(list, STATES_CUT, i, 0);
+    for (uint32_t reset = 0; (left->cuts > 0) && (reset < 2); reset++)
+        if (conn_of(&proc->channel, 0) < STATES_CONNS) add(list, STATES_CUT, i, reset);
     for (uint32_t end = 0; (left->halves > 0) && (end < 2); end++)
         if (conn_of(&proc->channel, 0) < STATES_CONNS) add(list, STATES_HALF, i, end);
     if (proc->stopped) return;
@@ -513,13 +514,14 @@ static void pass(void)
     }
 }
 
-static void proc_kill(uint32_t at)
+/* unread: it had words to read, so its kernel resets its connection */
+static void proc_kill(uint32_t at, bool unread)
 {
     for (uint32_t i = 0; i < STATES_CONNS; i++) {
         struct states_conn *conn = &states->conns[i];
         if (!conn->used || (conn->proc != at)) continue;
         conn->closed[TO_MEMBER] = true;
-        pipe_end(&conn->to[TO_COORDINATOR], GF_CHANNEL_DIED);
+        pipe_end(&conn->to[TO_COORDINATOR], unread ? GF_CHANNEL_RESET : GF_CHANNEL_DIED);
         conn_free(conn);
     }
     states->procs[at].alive = false;
@@ -528,7 +530,7 @@ static void proc_kill(uint32_t at)
     states->is_over = true;
 }
 
-static void cut(uint32_t at, bool half, uint32_t told)
+static void cut(uint32_t at, gf_channel_end how, bool half, uint32_t told)
 {
     uint32_t i = conn_of(&states->procs[at].channel, 0);
     if (i == STATES_CONNS) return;
@@ -536,7 +538,7 @@ static void cut(uint32_t at, bool half, uint32_t told)
     for (uint32_t way = 0; way < 2; way++) {
         conn->to[way].count = conn->to[way].visible = 0; /* what was under way is lost */
         conn->to[way].lost = half;
-        if (!half || (way == told)) pipe_end(&conn->to[way], GF_CHANNEL_BROKE);
+        if (!half || (way == told)) pipe_end(&conn->to[way], how);
     }
     conn->half_ns = states->now_ns;
 }
@@ -636,10 +638,10 @@ void states_step(const struct states_choice *choice)
         proc_poll(of);
         break;
     case STATES_BEGIN: coordinator_begin(); break;
-    case STATES_KILL: proc_kill(of); break;
+    case STATES_KILL: proc_kill(of, choice->to == 1); break;
     case STATES_START: id_start(of); break;
-    case STATES_CUT: cut(of, false, 0); break;
-    case STATES_HALF: cut(of, true, choice->to); break;
+    case STATES_CUT: cut(of, choice->to ? GF_CHANNEL_RESET : GF_CHANNEL_BROKE, false, 0); break;
+    case STATES_HALF: cut(of, GF_CHANNEL_BROKE, true, choice->to); break;
     case STATES_STOP: proc_stop(of); break;
     case STATES_WAKE:
         states->halted = false;
@@ -777,7 +779,7 @@ static uint64_t row_hash(uint64_t hash, const struct control_row *row, uint64_t 
                                   row->planned << 4 | row->closes << 5 | row->gives_up << 6 |
                                   row->cut << 7 | row->out << 8 | row->has_heard << 9 |
                                   row->offer.rejoins << 10 | row->comes_in << 11 |
-                                  row->replied << 12,
+                                  row->replied << 12 | row->is_reset << 13 | row->is_presumed << 14,
                               row->late,
                               span(now_ns, row->broke_ns),
                               row->banned,

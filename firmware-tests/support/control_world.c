@@ -295,32 +295,53 @@ uint32_t control_world_start(struct control_world *world, uint32_t id, bool rejo
     return at;
 }
 
-void control_world_kill(struct control_world *world, uint32_t proc)
+static void proc_kill(struct control_world *world, uint32_t proc, gf_channel_end end)
 {
     for (uint32_t i = 0; i < CONTROL_CONNS; i++) {
         struct control_conn *conn = &world->conns[i];
         if (!conn->used || (conn->proc != proc)) continue;
         conn->closed[TO_MEMBER] = true;
-        pipe_end(&conn->to[TO_COORDINATOR], GF_CHANNEL_DIED);
+        pipe_end(&conn->to[TO_COORDINATOR], end);
         if (conn->closed[TO_COORDINATOR]) conn->used = false;
     }
-    TELL("process %u of id %u dies", proc, world->procs[proc].id);
+    TELL("process %u of id %u dies%s", proc, world->procs[proc].id,
+         (end == GF_CHANNEL_RESET) ? " with words unread" : "");
     free(world->procs[proc].member);
     world->procs[proc].member = NULL;
     world->procs[proc].alive = false;
 }
 
-void control_world_cut(struct control_world *world, uint32_t proc)
+void control_world_kill(struct control_world *world, uint32_t proc)
 {
-    TELL("process %u is cut", proc);
+    proc_kill(world, proc, GF_CHANNEL_DIED);
+}
+
+void control_world_kill_unread(struct control_world *world, uint32_t proc)
+{
+    proc_kill(world, proc, GF_CHANNEL_RESET);
+}
+
+static void proc_cut(struct control_world *world, uint32_t proc, gf_channel_end end)
+{
+    TELL("process %u is %s", proc, (end == GF_CHANNEL_RESET) ? "reset" : "cut");
     for (uint32_t i = 0; i < CONTROL_CONNS; i++) {
         struct control_conn *conn = &world->conns[i];
         if (!conn->used || (conn->proc != proc)) continue;
         for (uint32_t way = 0; way < 2; way++) {
             conn->to[way].count = 0; /* what was under way is lost */
-            pipe_end(&conn->to[way], GF_CHANNEL_BROKE);
+            pipe_end(&conn->to[way], end);
         }
     }
+}
+
+void control_world_cut(struct control_world *world, uint32_t proc)
+{
+    proc_cut(world, proc, GF_CHANNEL_BROKE);
+}
+
+void control_world_reset(struct control_world *world, uint32_t proc)
+{
+    proc_cut(world, proc, GF_CHANNEL_RESET);
 }
 
 void control_world_cut_half(struct control_world *world, uint32_t proc, uint32_t end)

@@ -106,7 +106,11 @@ void control_world_close(struct control_world *world);
 struct gf_channel *control_world_stranger(struct control_world *world);
 uint32_t control_world_start(struct control_world *world, uint32_t id, bool rejoins);
 void control_world_kill(struct control_world *world, uint32_t proc);
+/* .. with words unread: its kernel resets its connection */
+void control_world_kill_unread(struct control_world *world, uint32_t proc);
 void control_world_cut(struct control_world *world, uint32_t proc); /* its connection */
+/* Its kernel gives the connection up, and resets it where it hears of it. */
+void control_world_reset(struct control_world *world, uint32_t proc);
 /* Only one end sees that it breaks: 0 the coordinator's, 1 the member's. */
 void control_world_cut_half(struct control_world *world, uint32_t proc, uint32_t end);
 void control_world_halves_end(struct control_world *world); /* the other ends are told */

@@ -77,6 +77,12 @@ static size_t state_bytes(const struct gf_link_setup *setup)
     return gf_link_front.state_bytes(&own);
 }
 
+static bool may_reach_device(const struct gf_link_setup *setup)
+{
+    const struct gf_link_setup own = setup_of(setup);
+    return gf_link_front.may_reach_device(&own);
+}
+
 static gf_status real_open(const struct gf_link_setup *setup, void *state,
                            struct gf_link **link_out, struct gf_fault *fault_out)
 {
@@ -105,6 +111,7 @@ const struct gf_link_driver *real_links_driver(void)
     if (inner->req_size_bytes > real.req_size_bytes) real.req_size_bytes = inner->req_size_bytes;
     real.endpoint_bytes_max += inner->endpoint_bytes_max;
     real.state_bytes = state_bytes;
+    real.may_reach_device = may_reach_device;
     real.open = real_open;
     return &real;
 }

@@ -552,6 +552,25 @@ static void gather_poll(struct gf_coordinator *c)
         list_again(c, late);
 }
 
+/* ---- connections that were reset ---- */
+
+/* Who lives dials again at once. Who comes after that was left out, as one that was silent. */
+static void resets_look(struct gf_coordinator *c)
+{
+    for (uint32_t id = 0; id < c->setup.id_count; id++) {
+        struct control_row *row = &c->rows[id];
+        if (!row->is_reset || row->ended || (row->connection != CONTROL_NONE)) continue;
+        if (c->now_ns - row->broke_ns < CONTROL_RESET_NS) continue;
+        row->ended = row->is_presumed = true;
+        row->waits = false;
+        if (row->said != CONTROL_SAID_BYE)
+            gf_log_line(&c->setup.log, GF_LOG_INFO,
+                        "rank %u counts as ended: its connection was reset, and it did not dial "
+                        "again within %.1f s",
+                        id, (double)CONTROL_RESET_NS / 1e9);
+    }
+}
+
 /* ---- RUN and REGROUP ---- */
 
 /* A process of the generation has ended: nothing needs to be asked. */
@@ -561,11 +580,19 @@ static bool deaths_look(struct gf_coordinator *c)
     uint32_t count = 0;
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         struct control_row *row = &c->rows[id];
-        if (!control_has_died(row) || row->cut) continue;
-        row->cut = true;
+        bool may_live = control_is_member(row) && row->is_presumed;
+        if (!control_has_died(row) || row->cut || (may_live && row->out)) continue;
+        if (may_live)
+            row->out = true;
+        else
+            row->cut = true;
         if (count++ > 0) continue;
         error.peer = row->rank;
-        gf_control_fate_tell(c, row, row->gives_up ? "gave up" : "died", &error);
+        gf_control_fate_tell(c, row,
+                             row->gives_up ? "gave up"
+                             : may_live    ? "died, or is cut off"
+                                           : "died",
+                             &error);
     }
     if (count == 0) return false;
     if (count > 1) {
@@ -705,6 +732,7 @@ gf_status gf_coordinator_poll(struct gf_coordinator *c, uint64_t now_ns)
     clock_go(c, now_ns);
     status = gf_control_events(c, &more);
     if (status < 0) return status;
+    if (!more) resets_look(c);
     switch (more ? GF_COORDINATOR_OVER : c->state) { /* events go before deadlines */
     case GF_COORDINATOR_GATHER:
         if ((c->number == 0) || !all_gone_look(c)) gather_poll(c);

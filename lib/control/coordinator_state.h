@@ -11,6 +11,8 @@
 #define CONTROL_ALIVE_NS \
     UINT64_C(1000000000) /* a waiting member hears of its coordinator so often */
 #define CONTROL_BROKEN_NS UINT64_C(2000000000)
+/* A member that lives has dialled again by then: its tries are 1.6 s apart at most. */
+#define CONTROL_RESET_NS UINT64_C(2000000000)
 #define CONTROL_SILENCE_NS UINT64_C(4000000000) /* exchange.timeout, but not less */
 #define CONTROL_NAP_NS UINT64_C(250000000)      /* of a gap between two polls at most this counts */
 #define CONTROL_EVENTS_MAX 1024u                /* taken in one poll */
@@ -32,6 +34,8 @@ struct control_row {
     uint64_t process;    /* 0: nobody has offered yet */
     bool ended;          /* it runs no more: a kernel or its launcher said so */
     char how[56];        /* .. in its channel's words */
+    bool is_reset;       /* its kernel has reset its connection: it dials again, or has ended */
+    bool is_presumed;    /* .. and as it does not dial, it counts as ended until it does */
     bool waits;          /* it is of no generation and fits: it is of the next list */
     uint64_t broke_ns;   /* when its connection broke, where there is none */
     struct control_offer offer;

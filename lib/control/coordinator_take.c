@@ -73,6 +73,8 @@ static void row_take(struct gf_coordinator *c, uint32_t connection,
         row->listed = 0; /* another process was on the list */
         if (!row->member) row->said = CONTROL_SAID_NOTHING;
     }
+    if (row->is_presumed) row->ended = false;
+    row->is_reset = row->is_presumed = false;
     /* What it had said to the coordinator before this one; READY it says again. */
     if (c->number == 0) {
         bool works = (offer->standing.said == CONTROL_SAID_NOTHING);
@@ -518,7 +520,8 @@ static void end_take(struct gf_coordinator *c, const struct gf_channel_event *ev
     row = &c->rows[id];
     const char *text = (event->text == NULL) ? "" : event->text;
     if (!row->ended) {
-        row->ended = (event->end != GF_CHANNEL_BROKE);
+        row->is_reset = (event->end == GF_CHANNEL_RESET);
+        row->ended = !row->is_reset && (event->end != GF_CHANNEL_BROKE);
         (void)snprintf(row->how, sizeof row->how, "%.55s", text);
         if ((row->said != CONTROL_SAID_BYE) && !row->closes)
             gf_log_line(&c->setup.log, GF_LOG_INFO,

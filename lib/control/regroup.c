@@ -218,7 +218,11 @@ static gf_status await_stop(gf_context *gf, change_stop stop)
     if (gf->together_ns == 0)
         return endf(gf, GF_ERR_TIMEOUT,
                     "the other ranks did not let this one in before the deadline of its join");
-    return endf(gf, GF_ERR_TIMEOUT, "no new generation before the deadline");
+    char text[128]; /* one begun anew waits for who has ended */
+    (void)snprintf(text, sizeof text,
+                   "no new generation of the coordinator at %.60s before the deadline",
+                   gf->config.rendezvous.address);
+    return endf(gf, GF_ERR_TIMEOUT, text);
 }
 
 /* In all other states it is a failure: the other ranks hear of it, what is under way is drained, and
