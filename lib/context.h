@@ -22,8 +22,8 @@
 #include "lib/core/wait.h"
 #include "lib/core/warm.h"
 #include "lib/device/ipc.h"
-#include "lib/control/regroup.h"
-#include "lib/observe/observed.h"
+#include "lib/core/regroup.h"
+#include "lib/core/observed.h"
 #include "lib/optimizer/update.h"
 #include "lib/sparse/sparse.h"
 
@@ -66,6 +66,7 @@ struct gf_context {
         /* of the exchange region that addresses point into, registered with a device */
         char *base;
         size_t bytes;
+        struct gf_exchange_parts at;
         /* by this context; else by UCX: cuda_copy, in a context that was current */
         bool registered;
         gf_mem user; /* exchange.user_bytes */

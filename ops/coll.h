@@ -52,33 +52,39 @@ static inline uint32_t gf_rank_at(const uint32_t *ranks, uint32_t index)
     return (ranks == NULL) ? index : ranks[index];
 }
 
+/* What is to be done. */
+struct gf_coll_plan {
+    gf_collective collective;
+    uint32_t root; /* group index; broadcast */
+    gf_type type;
+    gf_mem data; /* [elem_count], in place; memory of the queue's, as staging is */
+    uint64_t elem_count;
+    uint64_t tag;  /* gf_tag(..), moves are added */
+    uint64_t base; /* what check and sources call element 0 of data */
+    /* How values are combined; NULL: ops->sum. Must be commutative; dst = fold(dst, src). */
+    gf_status (*fold)(void *arg, gf_mem dst, gf_mem src, uint64_t elem_count);
+    void *fold_arg;
+    size_t fold_elem_bytes; /* size of an element where fold is set; else 0 */
+    uint32_t fold_number;   /* which fold: ranks with different ones do not meet in direct */
+};
+
 /* All but the last part is set by the owner before gf_coll_start(). */
 struct gf_coll {
     const struct gf_coll_kind *kind;
     struct gf_link *link;
     struct gf_queue *queue;
     const struct gf_element_ops *ops;
-    gf_collective collective;
-    uint32_t root; /* group index; broadcast */
+    struct gf_coll_plan plan;
     /* [size] the link's ranks of the group in order; NULL: all of them, in theirs */
     const uint32_t *ranks;
     uint32_t size;  /* ranks in the group */
     uint32_t index; /* this rank in the group */
-    gf_type type;
-    gf_mem data; /* [elem_count], in place; memory of the queue's, as staging is */
-    uint64_t elem_count;
-    /* How values are combined; NULL: ops->sum. Must be commutative; dst = fold(dst, src). */
-    gf_status (*fold)(void *arg, gf_mem dst, gf_mem src, uint64_t elem_count);
-    void *fold_arg;
-    size_t fold_elem_bytes; /* size of an element where fold is set; else 0 */
-    uint32_t fold_number;   /* which fold: ranks with different ones do not meet in direct */
     /* NULL, or gf_flow_late: element ops are done late, after `event` of the queue's device. Data
      * and staging are then device memory, which the link reaches. What was to be done to data
      * before start is done; what is queued when the collective fails is the owner's to wait for. Of
      * kinds made of rounds (flow.h), without fold, and of gf_coll_direct_device. */
     gf_status (*late)(struct gf_coll *coll, uint64_t now_ns);
     uint32_t event;
-    uint64_t tag;        /* gf_tag(..), moves are added */
     uint64_t timeout_ns; /* without any progress */
     uint32_t slice_bytes;
     uint32_t window; /* messages under way in each direction, at most */
@@ -93,8 +99,7 @@ struct gf_coll {
         struct gf_direct *direct;
         struct gf_hierarchy *hierarchy;
     } own;
-    struct gf_check *check; /* NULL, or what sums met; indices count from `base` */
-    uint64_t base;          /* what check and sources call element 0 of data */
+    struct gf_check *check; /* NULL, or what sums met; indices count from plan.base */
     /* NULL, or what direct's sums met before adding, as sum_n() tells: sources are indices, of
      * hierarchy in the node */
     struct gf_check *sources;
@@ -192,9 +197,9 @@ gf_status gf_coll_post(struct gf_coll *coll, uint32_t msg, uint32_t peer, uint64
 gf_status gf_coll_test(struct gf_coll *coll, uint32_t msg);
 static inline size_t gf_coll_elem_bytes(const struct gf_coll *coll)
 {
-    if (coll->collective == GF_COLL_BARRIER) return sizeof(uint64_t); /* its token */
-    if (coll->fold != NULL) return coll->fold_elem_bytes;
-    return gf_type_bytes(coll->type);
+    if (coll->plan.collective == GF_COLL_BARRIER) return sizeof(uint64_t); /* its token */
+    if (coll->plan.fold != NULL) return coll->plan.fold_elem_bytes;
+    return gf_type_bytes(coll->plan.type);
 }
 /* data[first..] = fold(data, staging) with the check. */
 gf_status gf_coll_fold(struct gf_coll *coll, uint64_t first_elem, gf_mem src, uint64_t elem_count);

@@ -188,7 +188,7 @@ static bool due_in_phase(struct world *w, struct cuda_death *death)
     const gf_context *gf = w->ranks[death->victim].gf;
     for (uint32_t i = 0; i < gf->under_way.count; i++) {
         const struct gf_op *op = &gf->under_way.ops[i];
-        if ((op->state == GF_OP_RUN) && (op->operation == GF_OPERATION_STEP) &&
+        if ((op->state == GF_OP_RUN) && (op->plan.operation == GF_OPERATION_STEP) &&
             (op->own.hierarchy.phase >= death->at))
             return true;
     }

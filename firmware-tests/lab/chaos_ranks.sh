@@ -5,11 +5,15 @@ files_left() {
     ls "$work" | grep '^c\.' | grep -Ev '^c\.[0-9]+(\.before)?$'
 }
 
-# What gf-run starts: GF_RANK's process on its host. gf-run and its coordinator are at the switch, which no fault cuts
-# off from all hosts.
+# What gf-run starts: GF_RANK's process on its host. gf-run and the coordinator are at the switch, which no fault cuts
+# off from all hosts; in rank 0's process it is on host 0.
 rank_become() { # WORK PREFIX COMMAND..
     work=$1 net_prefix=$2; shift 2
     host=$((GF_RANK % hosts))
+    case $place in
+    own) export GF_ADDRESS="$(net_switch_address):$own_port" GF_JOB=own ;;
+    rank0) export GF_ADDRESS="$(net_address 0):$port" GF_COORDINATOR=rank0 ;;
+    esac
     trap : TERM INT HUP
     ip netns exec "$net_prefix-$host" "$@" &
     echo $! >"$work/pid.$GF_RANK"
@@ -26,14 +30,33 @@ job_begin() { # OPTION..
     rm -f "$work"/pid.* "$work"/stopped.* "$work"/c.*
     net_forget
     echo none >"$work/log"
+    [ $place != own ] || coordinator_begin
     ip netns exec "$net_prefix-sw" "$BUILD/firmware-tests/program_stamp" $((${seconds:-60} * 3 + 300)) "$work/log" \
         "$BUILD/gf-run" -n $ranks --restart 1000 --max $most --config "$work/lab.cfg" \
         --listen "$(net_switch_address):$port" \
         sh "$here/chaos.sh" rank "$work" "$net_prefix" "$BUILD/gf-train" --config "$work/lab.cfg" "$@" &
     stamp=$!
 }
+# A loop starts it again where it was killed; it ends with the job.
+coordinator_begin() {
+    # shellcheck disable=SC2016
+    ip netns exec "$net_prefix-sw" sh -c 'until "$@" || [ $? -lt 128 ]; do :; done' sh \
+        "$BUILD/gf-coordinator" --config "$work/lab.cfg" --listen "$(net_switch_address):$own_port" --job own \
+        --world $ranks --world-max $most >>"$work/coordinator" 2>&1 &
+    coordinator=$!
+}
+coordinator_pid() {
+    case $place in
+    run) ps -C gf-coordinator -o pid=,ppid= | awk -v run="$(gf_run_pid)" '$2 == run { print $1 }' ;;
+    own) ps -C gf-coordinator -o pid=,ppid= | awk -v run="$coordinator" '$2 == run { print $1 }' ;;
+    esac
+}
 job_runs() { kill -0 $stamp 2>/dev/null && ! grep -q ' exit [0-9a-z]*$' "$work/log"; }
-job_end() { wait $stamp; }
+job_end() {
+    wait $stamp
+    [ -z "${coordinator:-}" ] || wait "$coordinator" || wrong "gf-coordinator: exit $?: $(tail -n 1 "$work/coordinator")"
+    coordinator=''
+}
 gf_run_pid() { sed -n 's/^[0-9]* pid //p' "$work/log" | head -n 1; }
 process_of() { # RANK: its process in $p_ and the name of that in $name_, if it has not ended
     p_='' name_='' state_=Z

@@ -1,16 +1,16 @@
 # shellcheck shell=sh disable=SC2034,SC2154,SC2086,SC2046,SC2016 # shared with lab.sh; options and ranks are words
 # The faults: a row each, NAME|bound in seconds|what is done|what survives, and a function case_NAME that does it and looks at
 # what the ranks say. Bounds follow from the configuration in lab_job.sh: keepalive 1 s, exchange.timeout 4 s, join_timeout 5 s,
-# 1 s for the inquiry, 0.7 s to end what is under way; - judges no time. `make fault-table` prints the first table of
+# 1.5 s for the inquiry, 0.7 s to end what is under way; - judges no time. `make fault-table` prints the first table of
 # results/faults.md; the number of faults stands in the README. A program's own answer, such as to a full disk, is in
 # process/test_checkpoint.sh.
 lab_table='
 tcp_kill_worker|1|`kill -9` of a worker|the last checkpoint; with `--elastic` the job
 tcp_kill_coordinator|1|`kill -9` of rank 0, which has the coordinator|the last checkpoint
-tcp_stop_worker|5.7|SIGSTOP of a worker, for good|the last checkpoint; with `--elastic` the job
+tcp_stop_worker|6.2|SIGSTOP of a worker, for good|the last checkpoint; with `--elastic` the job
 tcp_stop_coordinator|9.7|SIGSTOP of rank 0, which has the coordinator, for good|the last checkpoint
 tcp_pause|-|SIGSTOP, SIGCONT after 2 s|the job: same weights; `gf_stats` names the rank
-tcp_cut_worker|3|cable of a worker pulled|the last checkpoint
+tcp_cut_worker|6.2|cable of a worker pulled|the last checkpoint
 tcp_cut_coordinator|8|cable of rank 0 pulled, which has the coordinator|the last checkpoint
 tcp_cut_and_back|-|cable of a worker pulled, back after 0.5 s|the job: same weights
 tcp_slow_link|-|the link of a rank falls to 10 %|the job: same weights
@@ -36,9 +36,9 @@ join_key|7|a rank has another key|nothing was begun
 join_key_readable|7|the key file of a rank may be read by others|nothing was begun
 node_kill_worker|1|`kill -9` of a worker|the last checkpoint; with `--elastic` the job
 node_kill_coordinator|1|`kill -9` of rank 0, which has the coordinator|the last checkpoint
-node_stop_worker|5.7|SIGSTOP of a worker, for good|the last checkpoint; with `--elastic` the job
+node_stop_worker|6.2|SIGSTOP of a worker, for good|the last checkpoint; with `--elastic` the job
 direct_kill_worker|1|`kill -9` of a worker, `exchange.algorithm = direct`|the last checkpoint
-direct_stop_worker|5.7|SIGSTOP of a worker, for good, likewise|the last checkpoint
+direct_stop_worker|6.2|SIGSTOP of a worker, for good, likewise|the last checkpoint
 node_elastic_worker|21|`kill -9` of a worker, `--elastic`|the job: 3 ranks go on with the same weights
 '
 kept="--checkpoint-every 20"

@@ -76,6 +76,6 @@ for private in false true; do
 done
 check "3_ranks_three_deaths" twice 3 0 true
 check a_restart_after_rank_0_was_left_out stopped_before
-check nobody_at_the_address alone 1 'cannot reach'
+check nobody_at_the_address alone 1 'cannot be reached'
 check what_it_is_told_is_checked alone yes "GF_REJOIN='yes': expected 0 or 1"
 finish

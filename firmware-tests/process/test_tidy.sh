@@ -30,14 +30,30 @@ reads="$reads operation_name algorithm_name log_stderr error_text struct_bytes"
             if (from ~ /^drivers/) return 0
             if (from ~ /^ops/) return to ~ /^ops\//
             if (from ~ /^config/) return to ~ /^lib\/settings\//
-            if (from ~ /^lib/ && to ~ /^lib\/control\//) return to ~ /\/(control|regroup)\.h$/
-            if (from ~ /^lib/) return to ~ /^(lib|ops)\//
+            if (from ~ /^lib/ && to ~ /^lib\/control\// && to !~ /\/control\.h$/) return 0
+            if (from ~ /^lib/ && to ~ /^lib\//) return arrow(part(from), part(dir(to)))
+            if (from ~ /^lib/) return to ~ /^ops\//
             if (to ~ /^(config|tools\/common)\//) return 1
             if (from == "tools/coordinator") return to ~ /^lib\/control\//
             if (from == "tools/run") return to ~ /^tools\/coordinator\//
             return from == "tools/plan" && to ~ /^drivers\/sim\//
         }
         function dir(path) { sub(/\/[^\/]*$/, "", path); return path }
+        # Inside of lib/. The context embeds what core and the parts of a step keep: lib/context.h is core.
+        function part(folder) { return (folder == "lib") ? "core" : substr(folder, 5) }
+        function arrow(from, to) { return (from == to) || index(" " arrows[from] " ", " " to " ") > 0 }
+        BEGIN {
+            arrows["core"] = "control device optimizer settings sparse"
+            arrows["control"] = "settings"
+            arrows["device"] = "core"
+            arrows["observe"] = "core"
+            arrows["optimizer"] = "core device settings"
+            arrows["sparse"] = "core device settings"
+            arrows["state"] = "core device settings"
+            # Pairs that include each other, with the reason in lib/README.md: core and device, optimizer, sparse.
+            for (a in arrows) for (b in arrows) pairs += (a < b) && arrow(a, b) && arrow(b, a)
+            if (pairs > 3) n["include lib/(pairs)>each.other"] = pairs
+        }
         /^[ \t]*#[ \t]*include "/ {
             to = $0; sub(/^[^"]*"/, "", to); sub(/".*/, "", to)
             if (to == "gradientflow.h") to = "lib/" to

@@ -147,7 +147,7 @@ TEST(memory_for_the_longest_vector_serves_shorter_ones)
             COLL_WORLD_OPEN(world, &c, NULL);
             for (uint64_t elem_count = 0; elem_count <= longest; elem_count++) {
                 for (uint32_t i = 0; i < c.size; i++) {
-                    world.nodes[i].coll.elem_count = elem_count;
+                    world.nodes[i].coll.plan.elem_count = elem_count;
                     coll_world_start(&world, i, elem_count);
                 }
                 coll_world_run(&world);

@@ -293,9 +293,9 @@ TEST(ranks_that_differ_are_named)
     for (size_t row = 0; row < LENGTH(rows); row++) {
         struct coll_case c = case_of(GF_COLL_ALLREDUCE, 3, 100, GF_TYPE_F32);
         COLL_WORLD_OPEN(world, &c, NULL);
-        world.nodes[1].coll.elem_count = rows[row].elem_count;
-        world.nodes[1].coll.collective = rows[row].collective;
-        world.nodes[1].coll.type = rows[row].type;
+        world.nodes[1].coll.plan.elem_count = rows[row].elem_count;
+        world.nodes[1].coll.plan.collective = rows[row].collective;
+        world.nodes[1].coll.plan.type = rows[row].type;
         coll_world_go(&world, 0);
         assert_int_equal(world.nodes[0].status, GF_ERR_MISMATCH);
         assert_int_equal(world.nodes[0].coll.waits_for, 1);

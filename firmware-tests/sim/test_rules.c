@@ -70,8 +70,12 @@ static int close_context(void)
     X(world, VALUE, "0222222222", gf_world(gf))                                                  \
     X(world_max, VALUE, "0222222222", gf_world_max(gf))                                          \
     X(gradient, VALUE, "0011111111", gf_gradient(gf, 0) != 0)                                    \
+    X(gradient_f32, VALUE, "0011111111", gf_gradient_f32(gf, 0) != NULL)                         \
+    X(gradient_bits16, VALUE, "0000000000", gf_gradient_bits16(gf, 0) != NULL)                   \
     X(weight, VALUE, "0111111111", gf_weight(gf, 0) != 0)                                        \
+    X(weight_f32, VALUE, "0111111111", gf_weight_f32(gf, 0) != NULL)                             \
     X(weight_half, VALUE, "0111111111", gf_weight_half(gf, 0) != 0)                              \
+    X(weight_bits16, VALUE, "0111111111", gf_weight_bits16(gf, 0) != NULL)                       \
     X(weights_written, STATUS, "PS..S..XSS", gf_weights_written(gf))                             \
     X(gradient_clip, STATUS, "PSSSS.SXSS", gf_gradient_clip(gf, &number))                        \
     X(gradient_norm, STATUS, "PSSSS.SXSS", gf_gradient_norm(gf, &number, &number))               \

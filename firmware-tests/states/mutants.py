@@ -51,7 +51,8 @@ PLANTED = {  # a defect, after the number of its rule in the contract: its file,
     "7: a number is given twice":
         ["coordinator_take", ("if (offer.standing.listed > c->used) c->used = offer.standing.listed;", ";")],
     "8: the host of the coordinator is cut":
-        ["edges", ("(row->edges == 0) || !control_may_be_cut(c, c->rank_ids[a])", "row->edges == 0"), ("if (host_has > most) {", "if (false) {")],
+        ["edges", ("(row->edges == 0) || !control_may_be_cut(c, c->rank_ids[a])", "row->edges == 0"),
+         ("if (host_has > most) {", "if (false) {")],
     "9: a rank that died is awaited at the end":
         ["coordinator", ("(row->said == CONTROL_SAID_BYE) || control_has_died(row) || row->cut;",
                          "(row->said == CONTROL_SAID_BYE) || row->cut;")],

@@ -129,8 +129,8 @@ static gf_status fold_xor(void *arg, gf_mem dst, gf_mem src, uint64_t elem_count
     unsigned char *to = (unsigned char *)(uintptr_t)dst;
     const unsigned char *from = (const unsigned char *)(uintptr_t)src;
     node->folded_elems += elem_count;
-    fold_look(dst, src, elem_count * node->coll.fold_elem_bytes);
-    for (size_t i = 0; i < elem_count * node->coll.fold_elem_bytes; i++) to[i] ^= from[i];
+    fold_look(dst, src, elem_count * node->coll.plan.fold_elem_bytes);
+    for (size_t i = 0; i < elem_count * node->coll.plan.fold_elem_bytes; i++) to[i] ^= from[i];
     return GF_OK;
 }
 
@@ -246,13 +246,13 @@ void coll_world_open(struct coll_world *world, const struct coll_case *c,
             .kind = c->kind,
             .link = node->link,
             .ops = looking_ops(),
-            .collective = c->collective,
-            .root = c->root,
+            .plan.collective = c->collective,
+            .plan.root = c->root,
             .ranks = c->ranks,
             .size = c->size,
             .index = i,
-            .type = c->type,
-            .elem_count = c->elem_count,
+            .plan.type = c->type,
+            .plan.elem_count = c->elem_count,
             .timeout_ns = COLL_TIMEOUT_NS,
             .slice_bytes = c->slice_bytes,
             .window = c->window,
@@ -266,7 +266,7 @@ void coll_world_open(struct coll_world *world, const struct coll_case *c,
                                                   .lane_ranks = LANE_RANKS,
                                                   .small_bytes = c->small_bytes};
         nodes_set(world, i);
-        coll->data = take_guarded(world, i, 0, c->elem_count * world->elem_bytes);
+        coll->plan.data = take_guarded(world, i, 0, c->elem_count * world->elem_bytes);
         coll->staging = take_guarded(world, i, 1, need.staging_bytes);
         coll->msgs = calloc(need.msg_count + 1, sizeof *coll->msgs);
         node->requests = take(need.msg_count * req_bytes + 1);
@@ -274,9 +274,9 @@ void coll_world_open(struct coll_world *world, const struct coll_case *c,
         for (uint32_t m = 0; m < need.msg_count; m++)
             coll->msgs[m].req = (struct gf_req *)((unsigned char *)node->requests + m * req_bytes);
         if (c->fold_elem_bytes) {
-            coll->fold = fold_xor;
-            coll->fold_arg = node;
-            coll->fold_elem_bytes = c->fold_elem_bytes;
+            coll->plan.fold = fold_xor;
+            coll->plan.fold_arg = node;
+            coll->plan.fold_elem_bytes = c->fold_elem_bytes;
         }
         node->status = GF_OK;
         memset(coll_world_data(world, i), 0, coll_world_data_bytes(world));
@@ -287,7 +287,7 @@ void coll_world_start(struct coll_world *world, uint32_t index, uint64_t step)
 {
     struct coll_node *node = &world->nodes[index];
     node->check = (struct gf_check){0, UINT64_MAX};
-    node->coll.tag = gf_tag(1, step, 7);
+    node->coll.plan.tag = gf_tag(1, step, 7);
     /* as another algorithm leaves it */
     memset(&shared_of(node)->state, 0x5a, sizeof(struct gf_direct_state));
     if (in_memory(&world->c)) shared_of(node)->order = step;

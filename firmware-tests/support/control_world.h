@@ -7,9 +7,9 @@
 #include "lib/control/coordinator.h"
 #include "lib/control/member.h"
 
-#define CONTROL_IDS_MAX 4u
+#define CONTROL_IDS_MAX 6u
 #define CONTROL_PROCS 16u /* processes, the dead ones included */
-#define CONTROL_CONNS 26u /* as many as a coordinator of four ids takes */
+#define CONTROL_CONNS 38u /* as many as a coordinator of six ids takes */
 #define CONTROL_PIPE 64u
 #define CONTROL_MS UINT64_C(1000000)
 

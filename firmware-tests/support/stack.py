@@ -97,8 +97,9 @@ def graph():
         for match in re.finditer(r"(->|\.)?\s*\b(\w+)\s*\)?\(", body):
             how, callee = match.groups()
             target = find(callee)
-            if how:
-                edges.update(fields.get(callee, ()))
+            if how:  # open() of a link and of a channel are told apart by how much they take
+                count = len(arguments_at(body, match.end()))
+                edges.update(f for f in fields.get(callee, ()) if len(known[f][1]) == count)
             elif callee in parameters:
                 edges.add((node, callee))
             elif target and callee not in KEYWORDS:

@@ -251,7 +251,7 @@ TEST(a_failed_rank_that_waits_for_an_epoch_sleeps_until_the_control_channel_wake
             gf->phase = phases[i];
             gf->under_way.ops[0] =
                 (struct gf_op){.state = GF_OP_RUN,
-                               .algorithm = GF_ALGORITHM_DIRECT,
+                               .plan.algorithm = GF_ALGORITHM_DIRECT,
                                .coll.state = (ops == 1) ? GF_COLL_RUN : GF_COLL_DRAIN};
             gf->under_way.busy = (ops > 0) ? 1 : 0;
             assert_int_equal(gf_wait(gf, third, &turns), GF_OK);

@@ -71,7 +71,7 @@ TEST(the_walk_hands_out_what_it_measured)
         static struct gf_layout layout;
         struct gf_drivers drivers;
         struct gf_arena control;
-        struct gf_arena exchange;
+        uint64_t shared_bytes;
         struct gf_control_parts parts;
         struct gf_exchange_parts shared;
         struct gf_footprint need;
@@ -92,15 +92,14 @@ TEST(the_walk_hands_out_what_it_measured)
         region = aligned_alloc(GF_PAGE_BYTES, need.exchange_bytes);
         assert_true((memory != NULL) && (region != NULL));
         control = (struct gf_arena){.base = memory, .size_bytes = need.control_bytes};
-        exchange = (struct gf_arena){.base = region, .size_bytes = need.exchange_bytes};
         parts = gf_layout_control(&layout, &control);
-        shared = gf_layout_exchange(&layout, &exchange);
+        shared = gf_layout_exchange(&layout, &shared_bytes);
         assert_int_equal(gf_align_up(control.used_bytes, GF_PAGE_BYTES), need.control_bytes);
-        assert_int_equal(gf_align_up(exchange.used_bytes, GF_PAGE_BYTES), need.exchange_bytes);
-        assert_int_equal((uintptr_t)shared.gradient % GF_BULK_ALIGN_BYTES, 0);
-        assert_int_equal((uintptr_t)shared.pack_host % GF_BULK_ALIGN_BYTES, 0);
-        assert_int_equal((uintptr_t)shared.user % GF_BULK_ALIGN_BYTES, 0);
-        assert_int_equal((uintptr_t)shared.staging % GF_BULK_ALIGN_BYTES, 0);
+        assert_int_equal(gf_align_up(shared_bytes, GF_PAGE_BYTES), need.exchange_bytes);
+        assert_int_equal(shared.gradient % GF_BULK_ALIGN_BYTES, 0);
+        assert_int_equal(shared.pack_host % GF_BULK_ALIGN_BYTES, 0);
+        assert_int_equal(shared.user % GF_BULK_ALIGN_BYTES, 0);
+        assert_int_equal(shared.staging % GF_BULK_ALIGN_BYTES, 0);
         assert_int_equal(layout.op_need.staging_bytes % GF_BULK_ALIGN_BYTES, 0);
         assert_true((char *)parts.gf == memory);
         assert_true((parts.tensors != NULL) && (parts.trace != NULL) && (parts.msgs != NULL));
@@ -115,9 +114,11 @@ TEST(the_walk_hands_out_what_it_measured)
         const struct gf_control_setup control_setup =
             gf_layout_control_setup(&layout, &layout.config);
         memset(parts.control, 4, gf_control_state_bytes(&control_setup));
-        memset(shared.gradient, 5, layout.pool.gradient_bytes);
-        memset(shared.staging, 6, layout.op_need.staging_bytes * config.exchange.buffers_active);
-        if (config.exchange.user_bytes > 0) memset(shared.user, 7, config.exchange.user_bytes);
+        memset(region + shared.gradient, 5, layout.pool.gradient_bytes);
+        memset(region + shared.staging, 6,
+               layout.op_need.staging_bytes * config.exchange.buffers_active);
+        if (config.exchange.user_bytes > 0)
+            memset(region + shared.user, 7, config.exchange.user_bytes);
         assert_int_equal(parts.tensors[LENGTH(tensors) - 1].type, 1);
         free(memory);
         free(region);

@@ -172,7 +172,9 @@ gf_status gf_control_open(const struct gf_control_setup *setup, void *state, uin
     struct gf_control *control = state;
     struct gf_member_setup member;
     gf_status status;
-    *control = (struct gf_control){.setup = *setup, .log = setup->channel.log};
+    memset(control, 0, sizeof *control); /* which is too large for the stack, too */
+    control->setup = *setup;
+    control->log = setup->channel.log;
     member_setup(setup, &member);
     if (setup->edge_is_broken != NULL) member.edges = edges_tell;
     if (setup->tensor_name != NULL) member.tensor_name = tensor_name;

@@ -220,6 +220,19 @@ static uint32_t network_choose(const struct gf_coordinator *c)
     return one_node ? (uint32_t)GF_NETWORK_NONE : network;
 }
 
+static bool endpoint_is_here(const struct gf_coordinator *c, const struct control_row *row)
+{
+    return (row->endpoint_for == c->next) && (row->connection != CONTROL_NONE) &&
+           (row->endpoint_have == row->endpoint_total);
+}
+
+/* It is asked for its endpoint. Who owes it since the list before is as late as it was: else
+ * deaths, one after the other, would keep all waiting for one that says nothing. */
+static void endpoint_ask(const struct gf_coordinator *c, struct control_row *row)
+{
+    if (!control_is_listed(c, row) || endpoint_is_here(c, row)) row->asked_ns = c->now_ns;
+}
+
 static void list_make(struct gf_coordinator *c)
 {
     uint32_t world = 0;
@@ -230,6 +243,7 @@ static void list_make(struct gf_coordinator *c)
         struct control_row *row = &c->rows[id];
         if (may_be_listed(c, row)) c->next_ids[world++] = id;
     }
+    for (uint32_t id = 0; id < c->setup.id_count; id++) endpoint_ask(c, &c->rows[id]);
     c->next = ++c->used;
     c->listing = true;
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
@@ -464,12 +478,6 @@ static bool first_death_look(struct gf_coordinator *c)
     return false;
 }
 
-static bool endpoint_is_here(const struct gf_coordinator *c, const struct control_row *row)
-{
-    return (row->endpoint_for == c->next) && (row->connection != CONTROL_NONE) &&
-           (row->endpoint_have == row->endpoint_total);
-}
-
 /* The coordinator goes with its host, so nobody goes on without it; then the job has ended. */
 static bool host_is_late(struct gf_coordinator *c)
 {
@@ -485,24 +493,38 @@ static bool host_is_late(struct gf_coordinator *c)
     return true;
 }
 
+/* How long an endpoint is awaited. */
+static uint64_t endpoint_ns(const struct gf_coordinator *c)
+{
+    uint64_t part_ns = c->terms.join_timeout_ns / 4;
+    uint64_t broken_ns = c->terms.keepalive_ns + CONTROL_BROKEN_NS;
+    if (c->number == 0) return c->terms.join_timeout_ns;
+    return (part_ns < broken_ns) ? broken_ns : part_ns;
+}
+
+static bool endpoint_is_late(const struct gf_coordinator *c, const struct control_row *row)
+{
+    return control_is_listed(c, row) && !endpoint_is_here(c, row) &&
+           (c->now_ns - row->asked_ns >= endpoint_ns(c));
+}
+
 /* Who is late is left out, unless nobody else has whole weights: then the list stands. */
 static bool late_leave(struct gf_coordinator *c)
 {
     const uint32_t host = c->setup.host_id;
-    if ((host != GF_RANK_NONE) && control_is_listed(c, &c->rows[host]) &&
-        !endpoint_is_here(c, &c->rows[host])) {
+    if ((host != GF_RANK_NONE) && endpoint_is_late(c, &c->rows[host])) {
         (void)host_is_late(c); /* it is awaited, or the job ends */
         return false;
     }
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         struct control_row *row = &c->rows[id];
-        if (control_is_listed(c, row) && !endpoint_is_here(c, row)) row->out = row->member;
+        if (endpoint_is_late(c, row)) row->out = row->member;
     }
     bool is_whole =
         (holding_of(c) == HOLDS_WEIGHTS) || (c->now_ns - c->left_ns >= c->terms.join_timeout_ns);
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         struct control_row *row = &c->rows[id];
-        if (!control_is_listed(c, row) || endpoint_is_here(c, row)) continue;
+        if (!endpoint_is_late(c, row)) continue;
         if (!is_whole) row->out = false;
         if (!is_whole || !row->waits) continue;
         if (row->connection != CONTROL_NONE) {
@@ -522,10 +544,7 @@ static void list_again(struct gf_coordinator *c, bool late)
 
 static void gather_poll(struct gf_coordinator *c)
 {
-    uint64_t part_ns = c->terms.join_timeout_ns / ((c->number == 0) ? 1 : 4);
-    uint64_t broken_ns = c->terms.keepalive_ns + CONTROL_BROKEN_NS;
-    if ((c->number != 0) && (part_ns < broken_ns)) part_ns = broken_ns;
-    bool late = (c->now_ns - c->since_ns >= part_ns);
+    bool late = (c->now_ns - c->since_ns >= endpoint_ns(c));
     if ((c->number == 0) && first_death_look(c)) return;
     if (!c->listing) { /* the first list */
         if (first_is_whole(c))
@@ -541,6 +560,7 @@ static void gather_poll(struct gf_coordinator *c)
         bool goes_on = row->waits || (control_is_member(row) && (row->said != CONTROL_SAID_BYE));
         if (row->ended || !control_is_listed(c, row) || !goes_on) ended = true;
         lack += endpoint_is_here(c, row) ? 0u : 1u;
+        late = late || endpoint_is_late(c, row);
     }
     if ((lack == 0) && !ended)
         generation_begin(c);

@@ -59,6 +59,7 @@ struct control_row {
     /* the list of the generation to come */
     uint32_t listed; /* its number; 0: it is of none */
     uint32_t next_rank;
+    uint64_t asked_ns;     /* since when its endpoint is owed, of this list and those before it */
     uint32_t endpoint_for; /* the list for which its endpoint is here, as far as it is */
     uint32_t endpoint_total;
     uint32_t endpoint_have;
@@ -104,6 +105,8 @@ struct gf_coordinator {
     uint32_t inquiry_first;       /* .. of the first one of the last inquiry */
     uint32_t looks;               /* gf_control_inquiry_poll() */
     uint64_t look_ns;             /* the last of them */
+    uint32_t edges_known;         /* gf_control_edges_look(), */
+    uint64_t edges_ns;            /* since then no more are */
     uint64_t inquiry_ns;          /* when it began */
     struct gf_error seen;         /* what its first asker saw, */
     uint32_t seen_by;             /* a rank */
@@ -207,11 +210,15 @@ void gf_control_fate_tell(const struct gf_coordinator *c, const struct control_r
 bool gf_control_lack_find(struct gf_coordinator *c, struct gf_error *error_out, bool *is_final_out);
 bool gf_control_edges_find(struct gf_coordinator *c, struct gf_error *error_out,
                            bool *is_final_out);
+/* How many are known; *even_out: one of them has two ends with as many each, so that either may go. */
+uint32_t gf_control_edges_known(struct gf_coordinator *c, bool *even_out);
 
 /* ---- looks.c ---- */
 void gf_control_looks_begin(struct gf_coordinator *c); /* with the first question of an inquiry */
 /* Nobody has been found. False: everything is known that will be. */
 bool gf_control_looks_on(struct gf_coordinator *c);
+/* True: a broken edge may be either end's, and more may be known in a moment. */
+bool gf_control_edges_look(struct gf_coordinator *c);
 /* Who replied late in nearly all looks; NULL: nobody did, or so many that it is the network. */
 struct control_row *gf_control_late(struct gf_coordinator *c);
 

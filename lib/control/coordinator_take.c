@@ -115,6 +115,16 @@ static void word_repeat(struct gf_coordinator *c, struct control_row *row)
     gf_control_owe(row, CONTROL_WAITING);
 }
 
+/* The lower rank is named first, whoever came first. */
+static bool has_difference(const struct control_row *reference, const struct control_row *row,
+                           char *text_out, size_t bytes)
+{
+    if (!gf_offer_difference(&reference->offer, &row->offer, text_out, bytes)) return false;
+    if (row->offer.id < reference->offer.id)
+        (void)gf_offer_difference(&row->offer, &reference->offer, text_out, bytes);
+    return true;
+}
+
 /* A process that is of no generation here: it waits, if it was given what the others were. */
 static void waits_take(struct gf_coordinator *c, struct control_row *row)
 {
@@ -127,7 +137,7 @@ static void waits_take(struct gf_coordinator *c, struct control_row *row)
         return;
     }
     if ((reference != NULL) && (reference != row) &&
-        gf_offer_difference(&reference->offer, &row->offer, text, sizeof text)) {
+        has_difference(reference, row, text, sizeof text)) {
         if (c->number != 0) {
             c->connection_ids[connection] = row->connection = CONTROL_NONE;
             row->process = 0;
@@ -253,16 +263,16 @@ static void offer_take(struct gf_coordinator *c, uint32_t connection, struct gf_
         c->channel->driver->drop(c->channel, connection);
         return;
     }
-    if ((offer.id >= c->setup.id_count) || (offer.id_count != c->setup.id_count)) {
-        refuse(c, connection, GF_ERR_MISMATCH, false,
-               "rank %u of job.world_max %u: this job has ranks below %u", offer.id, offer.id_count,
-               c->setup.id_count);
-        return;
-    }
     if (offer.first_world != c->setup.world) {
         refuse(c, connection, GF_ERR_MISMATCH, false,
                "rank %u has job.world %u, the coordinator of this job has %u", offer.id,
                offer.first_world, c->setup.world);
+        return;
+    }
+    if ((offer.id >= c->setup.id_count) || (offer.id_count != c->setup.id_count)) {
+        refuse(c, connection, GF_ERR_MISMATCH, false,
+               "rank %u of job.world_max %u: this job has ranks below %u", offer.id, offer.id_count,
+               c->setup.id_count);
         return;
     }
     /* No number is given twice: a list that another coordinator had told is known to some member of

@@ -40,6 +40,24 @@ static uint32_t edges_count(struct gf_coordinator *c, uint32_t of)
     return other;
 }
 
+uint32_t gf_control_edges_known(struct gf_coordinator *c, bool *even_out)
+{
+    uint32_t ends = 0;
+    *even_out = false;
+    (void)edges_count(c, GF_RANK_NONE);
+    for (uint32_t rank = 0; rank < c->world; rank++) {
+        const struct control_row *row = &c->rows[c->rank_ids[rank]];
+        const struct control_edges *told = &row->report.edges;
+        ends += row->edges;
+        for (uint32_t i = 0; has_edges(c, row) && (i < told->count); i++) {
+            if ((told->peers[i] >= c->world) || (told->peers[i] == rank)) continue;
+            const struct control_row *peer = &c->rows[c->rank_ids[told->peers[i]]];
+            *even_out = *even_out || (has_edges(c, peer) && (peer->edges == row->edges));
+        }
+    }
+    return ends / 2;
+}
+
 /* What a link said of an edge of this rank; of several the one with what the kernel says. */
 static const struct control_row *sayer_of(const struct gf_coordinator *c, uint32_t culprit)
 {

@@ -205,8 +205,9 @@ static void decide(struct gf_coordinator *c)
                              .tensor = c->seen.tensor};
     bool is_final = false;
     /* Calls that differ were found as they were told. */
-    if (!closed_find(c, &error) && !gf_control_lack_find(c, &error, &is_final) &&
-        !gf_control_edges_find(c, &error, &is_final) && !silent_find(c, &error) &&
+    bool known = closed_find(c, &error) || gf_control_lack_find(c, &error, &is_final);
+    if (!known && gf_control_edges_look(c)) return;
+    if (!known && !gf_control_edges_find(c, &error, &is_final) && !silent_find(c, &error) &&
         !lag_find(c, &error, &is_final)) {
         if ((c->looks == 0) && gf_control_looks_on(c)) return;
         if (!late_find(c, &error)) is_final = nobody_find(c, &error);

@@ -4,6 +4,11 @@
  *     a link may know by then what it did not yet: TCP retransmits after 0.2, 0.6 and 1.4 s
  *     who does not poll replies late, each time; who computes now and then does not
  *
+ * A broken edge may be either end's. A host that loses several others tells of them one at a time, as
+ * each has its own timeouts: then the next edge says whose they are. So where an edge's ends have as
+ * many broken ones each, all ranks of an elastic job are asked again until no more has come for
+ * 1.5 s.
+ *
  * A reply counts whichever of the questions it is to, so that a rank far away is not late. */
 #include "lib/control/coordinator_state.h"
 
@@ -11,11 +16,13 @@
 #define LOOKS_LATE 18u /* of them */
 #define LOOKS_LAST 4u  /* once a link knows something: others may, a moment later */
 #define LOOK_MIN_NS UINT64_C(1500000000)
+#define LOOK_EDGES_NS UINT64_C(250000000) /* from one question for edges to the next */
 
 void gf_control_looks_begin(struct gf_coordinator *c)
 {
     c->looks = 0;
-    c->look_ns = c->now_ns;
+    c->look_ns = c->edges_ns = c->now_ns;
+    c->edges_known = 0;
     c->inquiry_first = c->inquiry;
     for (uint32_t rank = 0; rank < c->world; rank++) {
         struct control_row *row = &c->rows[c->rank_ids[rank]];
@@ -35,6 +42,7 @@ bool gf_control_looks_on(struct gf_coordinator *c)
     uint64_t span_ns = c->terms.exchange_timeout_ns / 4 * 3;
     bool is_known = false;
     if (span_ns < LOOK_MIN_NS) span_ns = LOOK_MIN_NS;
+    if (c->looks > LOOKS) return false; /* all are over, and counted */
     if ((c->looks > 0) && (c->now_ns - c->look_ns < span_ns / LOOKS)) return true;
     for (uint32_t rank = 0; rank < c->world; rank++) {
         struct control_row *row = &c->rows[c->rank_ids[rank]];
@@ -42,9 +50,28 @@ bool gf_control_looks_on(struct gf_coordinator *c)
         row->replied = false;
         is_known = is_known || (row->report.edges.count > 0);
     }
-    if (c->looks == LOOKS) return false;
     c->looks++;
+    if (c->looks > LOOKS) return false;
     if (is_known && (c->looks < LOOKS - LOOKS_LAST)) c->looks = LOOKS - LOOKS_LAST;
+    c->look_ns = c->now_ns;
+    c->inquiry++;
+    gf_control_owe_members(c, CONTROL_ASK);
+    return true;
+}
+
+bool gf_control_edges_look(struct gf_coordinator *c)
+{
+    bool even = false;
+    uint32_t known = gf_control_edges_known(c, &even);
+    uint64_t most_ns = c->terms.exchange_timeout_ns;
+    if (!c->terms.elastic || (c->world < 3))
+        return false; /* nobody goes on, or it is the one edge */
+    if (most_ns < 2 * LOOK_MIN_NS) most_ns = 2 * LOOK_MIN_NS;
+    if (known > c->edges_known) c->edges_ns = c->now_ns;
+    c->edges_known = known;
+    if (!even || (c->now_ns - c->edges_ns >= LOOK_MIN_NS)) return false;
+    if (c->now_ns - c->inquiry_ns >= most_ns) return false;
+    if (c->now_ns - c->look_ns < LOOK_EDGES_NS) return true;
     c->look_ns = c->now_ns;
     c->inquiry++;
     gf_control_owe_members(c, CONTROL_ASK);

@@ -37,12 +37,12 @@ uint64_t gf_turn_elems(const gf_context *gf, uint64_t left)
 
 const struct gf_buffer *gf_buffer_of(const gf_context *gf, const struct gf_op *op)
 {
-    return &gf->buffers.now[op->number];
+    return &gf->buffers.now[op->plan.number];
 }
 
 static bool in_place(const struct gf_op *op)
 {
-    return op->packed == op->gradient;
+    return op->plan.packed == op->plan.gradient;
 }
 
 /* Cast, scale and look at one slice. Nobody looks where who adds sees all ranks' values: that would
@@ -53,9 +53,9 @@ static gf_status dense_pack(gf_context *gf, struct gf_op *op)
     uint64_t done = op->done_elems;
     uint64_t count = gf_turn_elems(gf, buffer->elem_count - done);
     gf_type type = (gf_type)buffer->type;
-    gf_type wire = op->coll.type;
-    gf_mem from = op->gradient + done * gf_type_size_bytes(type);
-    gf_mem to = op->packed + done * gf_type_size_bytes(wire);
+    gf_type wire = op->coll.plan.type;
+    gf_mem from = op->plan.gradient + done * gf_type_size_bytes(type);
+    gf_mem to = op->plan.packed + done * gf_type_size_bytes(wire);
     float pre = gf->config.exchange.pre_scale;
     bool others_look = op->coll.sources != NULL, changes = !in_place(op) || (pre != 1.0f);
     struct gf_check *check = others_look ? NULL : gf_finite_counter(gf, op->index, GF_COUNT_PACKED);
@@ -69,7 +69,7 @@ static gf_status dense_pack(gf_context *gf, struct gf_op *op)
     else
         status = gf->ops->cast(op->pack_queue, to, wire, from, type, count, pre,
                                buffer->first_elem + done, check);
-    if (status < 0) return gf_device_failed(gf, op->operation);
+    if (status < 0) return gf_device_failed(gf, op->plan.operation);
     op->done_elems += count;
     return GF_OK;
 }
@@ -80,18 +80,18 @@ static gf_status dense_unpack(gf_context *gf, struct gf_op *op)
 {
     const struct gf_buffer *buffer = gf_buffer_of(gf, op);
     gf_type type = (gf_type)buffer->type;
-    gf_type wire = op->coll.type;
+    gf_type wire = op->coll.plan.type;
     float factor = gf_unpack_factor(gf, type);
     uint64_t done = op->done_elems;
     uint64_t count = gf_turn_elems(gf, buffer->elem_count - done);
 
     if (in_place(op) && (factor == 1.0f))
         count = buffer->elem_count;
-    else if (gf->ops->cast(&gf->queue, op->gradient + done * gf_type_size_bytes(type), type,
-                           op->packed + done * gf_type_size_bytes(wire), wire, count, factor,
-                           op->coll.base + done,
+    else if (gf->ops->cast(&gf->queue, op->plan.gradient + done * gf_type_size_bytes(type), type,
+                           op->plan.packed + done * gf_type_size_bytes(wire), wire, count, factor,
+                           op->coll.plan.base + done,
                            gf_finite_counter(gf, op->index, GF_COUNT_SUMMED)) < 0)
-        return gf_device_failed(gf, op->operation);
+        return gf_device_failed(gf, op->plan.operation);
     op->done_elems += count;
     return GF_OK;
 }
@@ -107,7 +107,7 @@ void gf_buffer_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     (void)now_ns;
     gf_finite_buffer(gf, op);
     if (gf->on_device && (gf_device_counters_take(gf, op->index) < 0))
-        (void)gf_device_failed(gf, op->operation);
+        (void)gf_device_failed(gf, op->plan.operation);
     gf->step.buffers_ended++;
 }
 
@@ -154,21 +154,23 @@ bool gf_buffer_start(gf_context *gf, uint32_t number)
         .operation = GF_OPERATION_STEP,
         .number = number,
         .algorithm = gf_choose(gf, GF_COLL_ALLREDUCE, bytes),
-        .collective = GF_COLL_ALLREDUCE,
-        .elem_count = buffer->elem_count,
         .packed = gf->pack + at,
-        .tag = gf_tag(gf->generation, gf->step.number, number),
         .buffer = buffer,
         .gradient = gf->gradient + buffer->gradient_offset,
         .host = gf->pack_host + at,
+    };
+    struct gf_coll_plan coll = {
+        .collective = GF_COLL_ALLREDUCE,
+        .type = buffer_type(gf, buffer, plan.algorithm),
+        .elem_count = buffer->elem_count,
+        .tag = gf_tag(gf->generation, gf->step.number, number),
         .base = dense ? buffer->first_elem : 0,
     };
-    plan.type = buffer_type(gf, buffer, plan.algorithm);
-    if (dense && (buffer->type == (uint8_t)plan.type)) plan.packed = plan.gradient;
-    if ((plan.algorithm == GF_ALGORITHM_HIERARCHY) && (plan.type != wire))
+    if (dense && (buffer->type == (uint8_t)coll.type)) plan.packed = plan.gradient;
+    if ((plan.algorithm == GF_ALGORITHM_HIERARCHY) && (coll.type != wire))
         plan.between = gf->pack + at;
-    plan.data =
+    coll.data =
         (!gf->on_device || gf_sums_late(gf, plan.algorithm)) ? plan.packed : gf->pack_host + at;
     plan.others_look = others_look(gf, &plan);
-    return gf_op_take(gf, &plan);
+    return gf_op_take(gf, &plan, &coll);
 }

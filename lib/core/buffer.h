@@ -1,11 +1,11 @@
 /* Fused buffers as operations. A buffer has an address for each place that it can be in:
- *     gradient  in the gradient pool, where the appliance wrote it         (op->gradient)
+ *     gradient  in the gradient pool, where the appliance wrote it         (op->plan.gradient)
  *     packed    as it travels, where element ops reach it: the pack buffer, or the gradient itself
  *               where nothing is cast
- *                                                                           (op->packed)
+ *                                                                           (op->plan.packed)
  *     data      as it travels, where the collective works on it: packed itself, or the pack buffer
  *               in host memory where the packed one is in
- *               device memory that the link does not reach                  (op->coll.data) */
+ *               device memory that the link does not reach                  (op->coll.plan.data) */
 #ifndef GF_BUFFER_H
 #define GF_BUFFER_H
 
@@ -27,7 +27,7 @@ extern const struct gf_op_kind gf_buffer_dense;
 bool gf_buffer_start(gf_context *gf, uint32_t number);
 const struct gf_buffer *gf_buffer_of(const gf_context *gf, const struct gf_op *op);
 
-/* What kinds of fused buffers share: op->kind->packed and done. */
+/* What kinds of fused buffers share: op->plan.kind->packed and done. */
 void gf_buffer_packed(gf_context *gf, struct gf_op *op, uint64_t now_ns);
 void gf_buffer_done(gf_context *gf, struct gf_op *op, uint64_t now_ns);
 

@@ -66,7 +66,8 @@ static void sums_add(gf_context *gf, const struct gf_buffer *buffer, const struc
 static void sources_add(gf_context *gf, const struct gf_op *op, const struct gf_buffer *buffer,
                         struct gf_check check)
 {
-    const uint32_t *ranks = (op->algorithm == GF_ALGORITHM_HIERARCHY) ? gf->nodes.of.local : NULL;
+    const uint32_t *ranks =
+        (op->plan.algorithm == GF_ALGORITHM_HIERARCHY) ? gf->nodes.of.local : NULL;
     uint32_t source = (uint32_t)(check.bad_first >> GF_SOURCE_SHIFT);
     if (check.bad_count == 0) return;
     check.bad_first &= (UINT64_C(1) << GF_SOURCE_SHIFT) - 1;

@@ -208,32 +208,46 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     return parts;
 }
 
-struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout,
-                                            struct gf_arena *exchange)
+/* Where the next bytes of a region lie. */
+static uint64_t offset_take(struct gf_arena *region, uint64_t size_bytes)
+{
+    (void)gf_arena_take(region, size_bytes);
+    return region->used_bytes - size_bytes;
+}
+
+static uint64_t offset_take_bulk(struct gf_arena *region, uint64_t size_bytes)
+{
+    (void)gf_arena_take_bulk(region, size_bytes);
+    return region->used_bytes - size_bytes;
+}
+
+struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout, uint64_t *bytes_out)
 {
     const struct gf_config *config = &layout->config;
     uint64_t checks_bytes =
         (config->exchange.buffers_active + UINT64_C(2)) * GF_COUNTS * sizeof(struct gf_check);
-    struct gf_exchange_parts parts;
+    uint64_t gradient_bytes = layout->on_device ? 0 : layout->pool.gradient_bytes;
+    uint64_t list_bytes = layout->on_device ? layout->chunk_count * sizeof(uint32_t) : 0;
+    struct gf_arena region = {0};
+    struct gf_exchange_parts at;
 
-    parts.flags = gf_arena_take(exchange, gf_direct_area_bytes(gf_choose_lane_ranks(config)));
-    parts.gradient =
-        gf_arena_take_bulk(exchange, layout->on_device ? 0 : layout->pool.gradient_bytes);
-    parts.pack_host = gf_arena_take_bulk(exchange, pack_host_bytes(layout));
-    parts.seen = gf_arena_take(exchange, checks_bytes);
-    parts.lists =
-        gf_arena_take(exchange, layout->on_device ? layout->chunk_count * sizeof *parts.lists : 0);
-    parts.vote = gf_arena_take(exchange, gf_vote_words(layout->chunk_count) * sizeof *parts.vote);
-    parts.user = gf_arena_take_bulk(exchange, config->exchange.user_bytes);
-    parts.staging = gf_arena_take_bulk(exchange, gf_layout_staging_bytes(layout));
-    return parts;
+    at.flags = offset_take(&region, gf_direct_area_bytes(gf_choose_lane_ranks(config)));
+    at.gradient = offset_take_bulk(&region, gradient_bytes);
+    at.pack_host = offset_take_bulk(&region, pack_host_bytes(layout));
+    at.seen = offset_take(&region, checks_bytes);
+    at.lists = offset_take(&region, list_bytes);
+    at.vote = offset_take(&region, gf_vote_words(layout->chunk_count) * sizeof(uint64_t));
+    at.user = offset_take_bulk(&region, config->exchange.user_bytes);
+    at.staging = offset_take_bulk(&region, gf_layout_staging_bytes(layout));
+    *bytes_out = region.used_bytes;
+    return at;
 }
 
 gf_status gf_layout_make(const struct gf_config *config, const struct gf_tensor *tensors,
                          uint32_t tensor_count, struct gf_layout *layout, char *error_out)
 {
     struct gf_arena control = {0};
-    struct gf_arena exchange = {0};
+    uint64_t region_bytes;
     struct gf_config *effective = &layout->config;
     gf_status status;
     bool in_place;
@@ -275,8 +289,8 @@ gf_status gf_layout_make(const struct gf_config *config, const struct gf_tensor 
     layout->on_device = !layout->drivers.gpu->is_host;
     layout->op_need = op_need(layout);
     layout->may_reach_device = layout->on_device && gf_device_may_reach(layout);
-    (void)gf_layout_exchange(layout, &exchange);
-    layout->region_bytes = gf_align_up(exchange.used_bytes, GF_PAGE_BYTES);
+    (void)gf_layout_exchange(layout, &region_bytes);
+    layout->region_bytes = gf_align_up(region_bytes, GF_PAGE_BYTES);
     link_measure(layout); /* after exchange: the link's state may depend on the region */
     layout->footprint.exchange_bytes = layout->region_bytes + layout->link.memory_bytes;
     if (layout->on_device) layout->footprint.device_bytes = gf_device_bytes(layout);
@@ -285,9 +299,11 @@ gf_status gf_layout_make(const struct gf_config *config, const struct gf_tensor 
     return GF_OK;
 }
 
-gf_status gf_measure_told(const struct gf_config *config, const struct gf_tensor *tensors,
-                          uint32_t tensor_count, char *error_out,
-                          struct gf_footprint *footprint_out)
+/* Not a part of gf_measure(), whose frame would have a second layout. */
+__attribute__((noinline)) gf_status gf_measure_told(const struct gf_config *config,
+                                                    const struct gf_tensor *tensors,
+                                                    uint32_t tensor_count, char *error_out,
+                                                    struct gf_footprint *footprint_out)
 {
     struct gf_layout layout;
     gf_status status = gf_layout_make(config, tensors, tensor_count, &layout, error_out);

@@ -61,14 +61,6 @@ struct gf_control_parts {
     void *gpu, *control;
     void *link; /* at the end: no zeroes are written there, a peer that never connects costs none */
 };
-struct gf_exchange_parts {
-    /* and small data of direct, in all worlds that it serves; at the same offset on all ranks */
-    char *flags;
-    char *gradient, *pack_host, *user, *staging;
-    uint32_t *lists;
-    struct gf_check *seen;
-    uint64_t *vote;
-};
 /* pools.c, where layout->has_pools */
 void gf_pools_lay(const struct gf_layout *layout, struct gf_arena *arena,
                   struct gf_pool_parts *parts);
@@ -88,8 +80,8 @@ gf_status gf_layout_meet(struct gf_layout *layout, char *error_out);
 gf_status gf_layout_make(const struct gf_config *config, const struct gf_tensor *tensors,
                          uint32_t tensor_count, struct gf_layout *layout_out, char *error_out);
 struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct gf_arena *control);
-struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout,
-                                            struct gf_arena *exchange);
+/* bytes_out: of all of them */
+struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout, uint64_t *bytes_out);
 /* Its texts are those of config, which is layout->config or a copy that stays. */
 /* The link that a context opens: the program's own where it has memory itself. */
 static inline const struct gf_link_driver *gf_link_whole(const struct gf_drivers *drivers)

@@ -20,11 +20,8 @@ bool gf_nodes_need_peers(const gf_context *gf)
 
 static struct gf_nodes_meeting meeting_of(const gf_context *gf)
 {
-    return (struct gf_nodes_meeting){.link = gf->link,
-                                     .ranks = NULL,
-                                     .world = gf->world,
-                                     .rank = gf->rank,
-                                     .words = gf->nodes.words};
+    return (struct gf_nodes_meeting){
+        .link = gf->link, .world = gf->world, .rank = gf->rank, .words = gf->nodes.words};
 }
 
 void gf_nodes_look(gf_context *gf)

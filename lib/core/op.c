@@ -18,63 +18,63 @@
 /* Folded vectors have no other way. */
 static uint32_t small_bytes(const gf_context *gf, const struct gf_coll *coll)
 {
-    if (coll->fold != NULL) return GF_DIRECT_SMALL_BYTES;
+    if (coll->plan.fold != NULL) return GF_DIRECT_SMALL_BYTES;
     return gf->waiting.oversubscribed ? SMALL_OVERSUBSCRIBED_BYTES : SMALL_BYTES;
 }
 
-/* What the algorithm wants beside the rest. */
-static void own_set(const gf_context *gf, struct gf_op *op, const struct gf_op_plan *plan)
+/* What an algorithm in a node wants, wherever data lies. */
+static void in_node_set(const gf_context *gf, struct gf_op *op)
 {
-    const struct gf_buffer *buffer = plan->buffer;
+    const struct gf_buffer *buffer = op->plan.buffer;
     struct gf_direct *direct = gf_op_direct(op);
-    op->coll.own.flow = &op->own.flow;
-    if (op->algorithm == GF_ALGORITHM_DIRECT)
-        op->coll.own.direct = direct;
-    else if (op->algorithm != GF_ALGORITHM_HIERARCHY)
-        return;
-    else
-        op->coll.own.hierarchy = &op->own.hierarchy;
+    struct gf_hierarchy *own = &op->own.hierarchy;
     direct->order = op->order;
-    direct->region_bytes = gf->region.bytes;
-    direct->exported = NULL;
     direct->lane_ranks = gf->lane_ranks;
-    direct->small_bytes = small_bytes(gf, &op->coll);
     direct->block_elems = 0;
     direct->meets = false;
-    if (op->algorithm != GF_ALGORITHM_HIERARCHY) return;
-    op->own.hierarchy.nodes = &gf->nodes.of;
-    op->own.hierarchy.in_node = NULL;
-    op->own.hierarchy.host.data = 0;
-    op->own.hierarchy.wire = gf->config.exchange.wire;
-    op->own.hierarchy.packed = op->between;
-    op->own.hierarchy.mixed = gf->ipc.mixed && (buffer != NULL);
-    op->own.hierarchy.cut = (op->own.hierarchy.mixed && (buffer->chunk_count == 0))
-                                ? (gf_type)buffer->type
-                                : op->coll.type;
+    if (op->plan.algorithm == GF_ALGORITHM_DIRECT) {
+        op->coll.own.direct = direct;
+        return;
+    }
+    op->coll.own.hierarchy = own;
+    own->nodes = &gf->nodes.of;
+    own->wire = gf->config.exchange.wire;
+    own->packed = op->plan.between;
+    own->mixed = gf->ipc.mixed && (buffer != NULL);
+    own->cut =
+        (own->mixed && (buffer->chunk_count == 0)) ? (gf_type)buffer->type : op->coll.plan.type;
 }
 
-static void coll_set(gf_context *gf, struct gf_op *op, const struct gf_op_plan *plan)
+/* What depends on where data lies: in this host's memory. Of a device: gf_device_op_set(). */
+static void host_set(gf_context *gf, struct gf_op *op)
 {
     struct gf_coll *coll = &op->coll;
-    coll->kind = gf_coll_kinds[plan->algorithm];
-    coll->collective = plan->collective;
-    coll->root = plan->root;
-    coll->type = plan->type;
-    coll->data = plan->data;
-    coll->elem_count = plan->elem_count;
-    coll->tag = plan->tag;
-    coll->fold = plan->fold;
-    coll->fold_arg = plan->fold_arg;
-    coll->fold_elem_bytes = plan->fold_elem_bytes;
-    coll->fold_number = plan->fold_number;
-    coll->base = plan->base;
+    struct gf_direct *direct = gf_op_direct(op);
+    coll->kind = gf_coll_kinds[op->plan.algorithm];
     coll->queue = &gf->coll_queue;
     coll->ops = gf->coll_ops;
     coll->staging = op->staging;
     coll->late = NULL;
-    coll->check = plan->kind->counts ? &op->summed : NULL;
-    coll->sources = plan->others_look ? &op->sources : NULL;
-    own_set(gf, op, plan);
+    coll->check = op->plan.kind->counts ? &op->summed : NULL;
+    coll->sources = op->plan.others_look ? &op->sources : NULL;
+    if (!gf_is_in_node(op->plan.algorithm)) return;
+    direct->region_bytes = gf->region.bytes;
+    direct->exported = NULL;
+    direct->small_bytes = small_bytes(gf, coll);
+    if (op->plan.algorithm != GF_ALGORITHM_HIERARCHY) return;
+    op->own.hierarchy.in_node = NULL;
+    op->own.hierarchy.host.data = 0;
+}
+
+static void coll_set(gf_context *gf, struct gf_op *op)
+{
+    const struct gf_coll_plan *plan = &op->coll.plan;
+    op->coll.own.flow = &op->own.flow;
+    if (gf_is_in_node(op->plan.algorithm)) in_node_set(gf, op);
+    if ((plan->elem_count > 0) && gf_device_holds(gf, plan->data))
+        gf_device_op_set(gf, op);
+    else
+        host_set(gf, op);
 }
 
 /* May an operation be taken? With L = GF_DIRECT_LANES, the flags of operation k lie in slot k mod 2L
@@ -93,7 +93,7 @@ static bool lane_is_free(gf_context *gf)
     return true;
 }
 
-bool gf_op_take(gf_context *gf, const struct gf_op_plan *plan)
+bool gf_op_take(gf_context *gf, const struct gf_op_plan *plan, const struct gf_coll_plan *coll)
 {
     static const struct gf_check none = {.bad_first = UINT64_MAX};
     struct gf_op_table *table = &gf->under_way;
@@ -103,29 +103,22 @@ bool gf_op_take(gf_context *gf, const struct gf_op_plan *plan)
     if ((index >= table->count) || !lane_is_free(gf)) return false;
     table->busy |= 1u << index;
     op->index = index;
-    op->kind = plan->kind;
-    op->operation = plan->operation;
-    op->number = plan->number;
+    op->plan = *plan;
+    op->coll.plan = *coll;
     op->order = table->taken++;
-    op->algorithm = plan->algorithm;
-    op->packed = plan->packed;
     op->first_tensor = (buffer != NULL) ? buffer->first_tensor : GF_TENSOR_NONE;
     op->tensor_count = (buffer != NULL) ? buffer->tensor_count : 0;
     op->pack_queue = (buffer != NULL) ? &gf->pack_queue : &gf->queue;
-    op->gradient = plan->gradient;
-    op->between = plan->between;
-    op->host = plan->host;
-    op->request = plan->request;
     op->summed = none;
     op->sources = none;
     op->moves =
-        (plan->kind->pack != NULL) || (plan->kind->unpack != NULL) || (plan->packed != plan->data);
+        (plan->kind->pack != NULL) || (plan->kind->unpack != NULL) || (plan->packed != coll->data);
     op->done_elems = 0;
     op->taken_ns = op->wait_ns = gf->polled.at_ns;
     op->wait_peer = GF_RANK_NONE;
     op->waited_for = GF_RANK_NONE;
     op->waited_ns = 0;
-    coll_set(gf, op, plan);
+    coll_set(gf, op);
     op->state = GF_OP_PACK;
     return true;
 }
@@ -149,16 +142,15 @@ static gf_status op_run(gf_context *gf, struct gf_op *op, uint64_t now_ns, gf_tu
     struct gf_coll *coll = &op->coll;
     struct gf_position *position = &gf->position;
     gf_status status;
-    if (op->kind->packed != NULL) op->kind->packed(gf, op, now_ns);
-    if ((coll->elem_count > 0) && gf_device_holds(gf, coll->data)) gf_device_op_take(gf, op);
+    if (op->plan.kind->packed != NULL) op->plan.kind->packed(gf, op, now_ns);
     status = gf_coll_start(coll, now_ns);
     if (status < 0) gf_coll_fail(coll, status); /* the first poll tells */
     op->timed = (clock == GF_CLOCK_READ);
     op->begin_ns = now_ns; /* all this while the first flag travels */
     op->state = GF_OP_RUN;
     position->sequence = ++gf->under_way.sequence;
-    position->operation = (uint32_t)op->operation;
-    position->buffer = op->number;
+    position->operation = (uint32_t)op->plan.operation;
+    position->buffer = op->plan.number;
     position->tensor = op->first_tensor;
     gf->waiting.moved_ns = now_ns;
     return coll->took_turn ? GF_AGAIN : GF_OK;
@@ -203,13 +195,14 @@ static gf_status op_fail(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     gf->position.waits_for = waits_for; /* whatever another one has said since */
     op_trace(gf, op, coll->error, now_ns);
     if ((coll->error == GF_ERR_DEVICE) && (gf->gpu->fault.code != GF_OK))
-        return gf_device_failed(gf, op->operation);
-    if (gf->link->fault.code != GF_OK) return gf_fail_fault(gf, &gf->link->fault, op->operation);
+        return gf_device_failed(gf, op->plan.operation);
+    if (gf->link->fault.code != GF_OK)
+        return gf_fail_fault(gf, &gf->link->fault, op->plan.operation);
     return gf_fail(
-        gf, coll->error, op->operation, waits_for, op->first_tensor,
+        gf, coll->error, op->plan.operation, waits_for, op->first_tensor,
         "%s in step %llu, operation %s: %s after %.1f s without progress, waiting for %s",
         gf_status_name(coll->error), (unsigned long long)gf->step.number,
-        gf_operation_name(op->operation), coll->kind->name,
+        gf_operation_name(op->plan.operation), coll->kind->name,
         (double)(now_ns - coll->moved_ns) * 1e-9, op_awaited(coll, waits_for, awaited));
 }
 
@@ -232,7 +225,7 @@ static gf_status op_poll(gf_context *gf, struct gf_op *op, uint64_t now_ns, gf_t
     if (coll->moved_ns > gf->waiting.moved_ns) gf->waiting.moved_ns = coll->moved_ns;
     if ((status == GF_AGAIN) && (coll->state != GF_COLL_DRAIN)) {
         /* another may have ended since this one began */
-        position->operation = (uint32_t)op->operation;
+        position->operation = (uint32_t)op->plan.operation;
         position->waits_for = coll->waits_for;
         op_wait(op, position->waits_for, now_ns);
         return GF_AGAIN;
@@ -280,7 +273,7 @@ static gf_status op_advance(gf_context *gf, struct gf_op *op, uint64_t now_ns, g
     case GF_OP_UNPACKED:
         status = op_reached(gf, op, now_ns);
         if (status != GF_OK) return status;
-        op->kind->done(gf, op, now_ns);
+        op->plan.kind->done(gf, op, now_ns);
         op->state = GF_OP_FREE;
         gf->under_way.busy &= ~(1u << op->index);
         gf->under_way.ended_ns = now_ns;
@@ -306,7 +299,7 @@ static void waits_settle(gf_context *gf)
         const struct gf_op *op = &gf->under_way.ops[__builtin_ctz(left)];
         if ((op->state != GF_OP_RUN) || (op->coll.state != GF_COLL_RUN)) continue;
         if (op->coll.waits_for == GF_RANK_NONE) continue;
-        gf->position.operation = (uint32_t)op->operation;
+        gf->position.operation = (uint32_t)op->plan.operation;
         gf->position.waits_for = op->coll.waits_for;
         return;
     }
@@ -394,7 +387,7 @@ bool gf_ops_await_messages(const gf_context *gf)
 {
     for (uint32_t left = gf->under_way.busy; left != 0; left &= left - 1) {
         const struct gf_op *op = &gf->under_way.ops[__builtin_ctz(left)];
-        if ((op->state == GF_OP_RUN) && (op->algorithm != GF_ALGORITHM_DIRECT)) return true;
+        if ((op->state == GF_OP_RUN) && (op->plan.algorithm != GF_ALGORITHM_DIRECT)) return true;
     }
     return false;
 }
@@ -404,14 +397,14 @@ gf_awaited gf_ops_awaited(const gf_context *gf)
     bool flags = false, news = false;
     for (uint32_t left = gf->under_way.busy; left != 0; left &= left - 1) {
         const struct gf_op *op = &gf->under_way.ops[__builtin_ctz(left)];
-        bool in_memory = op->algorithm == GF_ALGORITHM_DIRECT;
+        bool in_memory = op->plan.algorithm == GF_ALGORITHM_DIRECT;
         if ((op->state == GF_OP_RUN) ? op->coll.awaits_device : gf->on_device)
             return GF_AWAITED_MORE;
         if (op->state != GF_OP_RUN) continue;
         /* it has failed: no flag comes for it any more */
         if (op->coll.state != GF_COLL_RUN)
             in_memory = false;
-        else if (op->algorithm == GF_ALGORITHM_HIERARCHY)
+        else if (op->plan.algorithm == GF_ALGORITHM_HIERARCHY)
             in_memory = op->own.hierarchy.inner.kind->in_memory;
         if (in_memory)
             flags = true;

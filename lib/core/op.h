@@ -36,28 +36,21 @@ typedef enum gf_op_state {
     GF_OP_UNPACKED
 } gf_op_state;
 
-/* What an owner says of an operation; what is 0 there is none. Of ranks, type and elem_count all
- * say the same. */
+/* What an owner says of an operation, beside the plan of its collective; what is 0 there is none. */
 struct gf_op_plan {
     const struct gf_op_kind *kind;
-    gf_operation operation;
-    uint32_t number;
+    gf_operation operation; /* for errors and the trace */
+    uint32_t number;        /* of the fused buffer, or of the request */
     gf_algorithm algorithm;
-    gf_collective collective;
-    uint32_t root;
-    gf_type type;
-    uint64_t elem_count;
-    gf_mem data; /* [elem_count] of type: where the collective takes it */
+    /* where the kind packs to and unpacks from; coll.plan.data is where the collective takes it */
     gf_mem packed;
-    uint64_t tag;
-    gf_status (*fold)(void *arg, gf_mem dst, gf_mem src, uint64_t elem_count);
-    void *fold_arg;
-    size_t fold_elem_bytes;
-    uint32_t fold_number;
-    /* of a fused buffer; below: struct gf_op */
+    /* of a fused buffer */
     const struct gf_buffer *buffer;
-    gf_mem gradient, between, host;
-    uint64_t base;
+    gf_mem gradient; /* where the appliance wrote it */
+    /* where hierarchy casts: [elem_count] of exchange.wire for what leaves the node; else 0 */
+    gf_mem between;
+    /* [elem_count] of it in host memory, for what leaves the node out of a device */
+    gf_mem host;
     bool others_look; /* whoever adds counts what is not finite before it is added */
     /* of a public request */
     struct gf_pending *request;
@@ -67,23 +60,14 @@ struct gf_op {
     gf_op_state state;
     uint32_t index;         /* in the table: its counter (finite.h), and its event of the device */
     struct gf_check summed; /* what the host met while it added */
-    const struct gf_op_kind *kind;
-    gf_operation operation; /* for errors and the trace */
-    uint32_t number;        /* of the fused buffer, or of the request */
-    uint32_t first_tensor;  /* of a fused buffer; else GF_TENSOR_NONE */
+    struct gf_op_plan plan;
+    uint32_t first_tensor; /* of a fused buffer; else GF_TENSOR_NONE */
     uint32_t tensor_count;
     uint64_t order; /* its place in the order in which all ranks take ops */
-    /* where hierarchy casts: [elem_count] of exchange.wire for what leaves the node; else 0 */
-    gf_mem between;
-    /* [elem_count] of it in host memory, for what leaves the node out of a device */
-    gf_mem host;
-    /* where the kind packs to and unpacks from; coll.data is where the collective takes it */
-    gf_mem packed;
     /* where it packs: main, or of fused buffers one that follows the appliance */
     struct gf_queue *pack_queue;
-    bool moves;          /* there is something to pack or to unpack */
-    uint64_t done_elems; /* of packing or unpacking */
-    gf_algorithm algorithm;
+    bool moves;                  /* there is something to pack or to unpack */
+    uint64_t done_elems;         /* of packing or unpacking */
     uint64_t taken_ns, begin_ns; /* begin: of the collective */
     /* false: it began in gf_ops_begin(), and its times are to be those of its next turn */
     bool timed;
@@ -98,11 +82,9 @@ struct gf_op {
         struct gf_flow flow;
         struct gf_direct direct;
         struct gf_hierarchy hierarchy;
-    } own;           /* coll.own */
-    gf_mem gradient; /* of a fused buffer: where the appliance wrote it */
+    } own; /* coll.own */
     /* of one that nobody looked at before it was added, as sum_n() tells */
     struct gf_check sources;
-    struct gf_pending *request; /* of a public request */
 };
 
 struct gf_op_table {
@@ -116,7 +98,8 @@ struct gf_op_table {
 
 static inline struct gf_direct *gf_op_direct(struct gf_op *op)
 {
-    return (op->algorithm == GF_ALGORITHM_DIRECT) ? &op->own.direct : &op->own.hierarchy.shared;
+    return (op->plan.algorithm == GF_ALGORITHM_DIRECT) ? &op->own.direct
+                                                       : &op->own.hierarchy.shared;
 }
 static inline bool gf_op_is_alone(const struct gf_op_table *table)
 {
@@ -129,11 +112,10 @@ static inline struct gf_op *gf_op_first(struct gf_op_table *table, uint32_t left
     return &table->ops[__builtin_ctz(left)];
 }
 
-/* A free op takes the plan, in state PACK; false: none is free. All ranks take ops for the same
+/* A free op takes both plans, in state PACK; false: none is free. All ranks take ops for the same
  * operations in the same order, whichever of the table these are. This sets all that an operation
- * has, but for what gf_ops_reset() sets for a generation and what a device changes as the collective
- * starts (gf_device_op_take()). */
-bool gf_op_take(gf_context *gf, const struct gf_op_plan *plan);
+ * has, but for what gf_ops_reset() sets for a generation. */
+bool gf_op_take(gf_context *gf, const struct gf_op_plan *plan, const struct gf_coll_plan *coll);
 /* op_move.c. A turn of packing or unpacking, GF_OK: all is queued, its counter after it. */
 gf_status gf_op_move(gf_context *gf, struct gf_op *op, uint64_t now_ns);
 

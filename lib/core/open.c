@@ -71,31 +71,15 @@ static void context_lay(const struct gf_layout *layout, const struct gf_control_
     }
 }
 
-static void exchange_lay(const struct gf_layout *layout, gf_context *gf)
+static void exchange_open(const struct gf_layout *layout, gf_context *gf)
 {
-    struct gf_arena exchange = {.base = (char *)gf->link->region,
-                                .size_bytes = layout->region_bytes};
-    struct gf_exchange_parts parts = gf_layout_exchange(layout, &exchange);
-    gf->region.base = exchange.base;
-    gf->region.bytes = exchange.size_bytes;
-    GF_ASSERT(parts.flags == exchange.base);
-    gf->pack_host = (gf_mem)(uintptr_t)parts.pack_host;
-    gf->finite.seen = parts.seen;
-    if (!gf->on_device) {
-        gf->gradient = (gf_mem)(uintptr_t)parts.gradient;
-        gf->pack = gf->pack_host;
-        gf->finite.counters = (gf_mem)(uintptr_t)parts.seen;
-    }
-    gf->sparse.lists = parts.lists;
-    gf->vote = parts.vote;
-    gf->sparse.scores = (float *)(void *)(parts.vote + GF_VOTE_WORDS);
-    gf->region.user = (gf_mem)(uintptr_t)parts.user;
-    for (uint32_t s = 0; s < gf->under_way.count; s++) {
-        struct gf_op *op = &gf->under_way.ops[s];
-        op->staging =
-            (gf_mem)(uintptr_t)(parts.staging + (size_t)s * layout->op_need.staging_bytes);
-        op->coll.staging_bytes = layout->op_need.staging_bytes;
-    }
+    uint64_t used_bytes;
+    gf->region.at = gf_layout_exchange(layout, &used_bytes);
+    gf->region.bytes = layout->region_bytes;
+    GF_ASSERT((gf->region.at.flags == 0) && (used_bytes <= gf->region.bytes));
+    for (uint32_t s = 0; s < gf->under_way.count; s++)
+        gf->under_way.ops[s].coll.staging_bytes = layout->op_need.staging_bytes;
+    gf_exchange_lay(gf);
     gf_ops_reset(gf);
 }
 
@@ -223,8 +207,9 @@ static uint64_t begun(void *context)
     return gf->under_way.taken;
 }
 
-static gf_status control_open(const struct gf_layout *layout, void *state, gf_context *gf,
-                              struct gf_fault *fault_out)
+/* Its setups are not on the stack while the layout is made. */
+__attribute__((noinline)) static gf_status control_open(const struct gf_layout *layout, void *state,
+                                                        gf_context *gf, struct gf_fault *fault_out)
 {
     struct gf_control_setup setup = gf_layout_control_setup(layout, &gf->config);
     gf->polled.at_ns = gf_now(gf);
@@ -275,7 +260,7 @@ static gf_status context_open(const struct gf_layout *layout, const struct gf_co
         ((status = link_open(layout, parts->link, gf, &fault)) < 0))
         return gf_open_fail(gf, status, &fault);
     pools_lay(gf, layout, parts);
-    exchange_lay(layout, gf);
+    exchange_open(layout, gf);
     if (gf->on_device && (gf_device_region_open(gf) < 0)) {
         fault = gf->gpu->fault;
         gf->region.base = NULL;

@@ -45,6 +45,18 @@ struct gf_opening {
 gf_status gf_join_progress(gf_context *gf, uint64_t now_ns);
 /* The context failed, and nobody can be told: it holds nothing but its error. */
 gf_status gf_open_fail(gf_context *gf, gf_status status, const struct gf_fault *fault);
+/* Offsets in the exchange region. */
+struct gf_exchange_parts {
+    /* and small data of direct, in all worlds that it serves; at the same offset on all ranks */
+    uint64_t flags;
+    uint64_t gradient, pack_host, user, staging;
+    uint64_t lists; /* uint32_t[] */
+    uint64_t seen;  /* struct gf_check[] */
+    uint64_t vote;  /* uint64_t[] */
+};
+/* relink.c. All addresses in the region, as the link has it now. */
+void gf_exchange_lay(gf_context *gf);
+
 /* relink.c. Opens the context's link, of the generation of now, without a network. */
 gf_status gf_link_open(gf_context *gf, struct gf_fault *fault_out);
 /* This is a rank of that generation from here on. The link is made anew for it, unless it was opened

@@ -5,27 +5,31 @@
 #include "lib/core/accessors.h"
 #include "lib/core/device_work.h"
 #include "lib/core/layout.h"
+#include "lib/core/vote.h"
 #include "lib/device/device.h"
 
-static void region_move(gf_context *gf)
+void gf_exchange_lay(gf_context *gf)
 {
+    const struct gf_exchange_parts *at = &gf->region.at;
     char *base = (char *)gf->link->region;
-    /* wraps where it must */
-    uint64_t delta = (uint64_t)(uintptr_t)base - (uint64_t)(uintptr_t)gf->region.base;
-    if (!gf->on_device) {
-        gf->gradient += delta;
-        gf->pack += delta;
-        gf->finite.counters += delta;
-    }
-    gf->finite.seen = (struct gf_check *)((uintptr_t)gf->finite.seen + delta);
-    gf->pack_host += delta;
-    gf->region.user += delta;
-    gf->region.user_used = 0;
-    gf->sparse.lists = (uint32_t *)((uintptr_t)gf->sparse.lists + delta);
-    gf->vote = (uint64_t *)((uintptr_t)gf->vote + delta);
-    gf->sparse.scores = (float *)((uintptr_t)gf->sparse.scores + delta);
-    for (uint32_t i = 0; i < gf->under_way.count; i++) gf->under_way.ops[i].staging += delta;
+    const gf_mem region = (gf_mem)(uintptr_t)base;
     gf->region.base = base;
+    gf->region.user = region + at->user;
+    gf->region.user_used = 0;
+    gf->pack_host = region + at->pack_host;
+    gf->finite.seen = (struct gf_check *)(void *)(base + at->seen);
+    if (!gf->on_device) {
+        gf->gradient = region + at->gradient;
+        gf->pack = gf->pack_host;
+        gf->finite.counters = region + at->seen;
+    }
+    gf->sparse.lists = (uint32_t *)(void *)(base + at->lists);
+    gf->vote = (uint64_t *)(void *)(base + at->vote);
+    gf->sparse.scores = (float *)(void *)(gf->vote + GF_VOTE_WORDS);
+    for (uint32_t s = 0; s < gf->under_way.count; s++) {
+        struct gf_op *op = &gf->under_way.ops[s];
+        op->staging = region + at->staging + s * op->coll.staging_bytes;
+    }
 }
 
 gf_status gf_link_open(gf_context *gf, struct gf_fault *fault_out)
@@ -46,7 +50,7 @@ void gf_link_cut(gf_context *gf)
     const bool registered = gf->on_device && (gf_device_region_close(gf) == GF_OK);
     (void)gf->link->driver->reset(gf->link, ++gf->opening.link_generation, gf->rank, gf->world);
     if (gf->link->region == NULL) return; /* gf_gradient() looks at that */
-    region_move(gf);
+    gf_exchange_lay(gf);
     if (registered) (void)gf_device_region_open(gf);
 }
 
@@ -86,7 +90,7 @@ gf_status gf_link_renew(gf_context *gf, const struct gf_generation *to, const vo
         }
         status = link_make(gf, network, is_new, fault_out);
         if (status < 0) return status;
-        region_move(gf);
+        gf_exchange_lay(gf);
         if (gf->on_device && (gf_device_region_open(gf) < 0)) {
             *fault_out = gf->gpu->fault;
             return GF_ERR_DEVICE;

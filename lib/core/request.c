@@ -240,7 +240,7 @@ static uint32_t pending_number(const struct gf_pending *pending)
 
 static void request_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 {
-    struct gf_pending *pending = op->request;
+    struct gf_pending *pending = op->plan.request;
     (void)gf;
     (void)now_ns;
     pending->state = GF_REQUEST_ENDED;
@@ -267,25 +267,27 @@ static bool request_start(gf_context *gf, struct gf_pending *pending, uint64_t s
         .operation = pending->operation,
         .number = (uint32_t)sequence,
         .algorithm = gf_choose(gf, pending->collective, bytes),
+        .packed = pending->data,
+        .request = pending,
+    };
+    struct gf_coll_plan coll = {
         .collective = pending->collective,
         .type = pending->type,
         .elem_count = pending->elem_count,
         .data = pending->staged ? gf->pack_host : pending->data,
-        .packed = pending->data,
         .tag = gf_tag(gf->generation, sequence, pending_number(pending)),
-        .request = pending,
     };
-    if (pending->collective == GF_COLL_BROADCAST) plan.root = pending->root_or_reduction;
+    if (pending->collective == GF_COLL_BROADCAST) coll.root = pending->root_or_reduction;
     if ((pending->collective == GF_COLL_ALLREDUCE) &&
         (pending->root_or_reduction != GF_REDUCTION_SUM)) {
-        plan.fold = gf->requests.fold;
-        plan.fold_arg = pending;
-        plan.fold_number = pending->root_or_reduction;
-        plan.fold_elem_bytes = gf_type_size_bytes(pending->type);
+        coll.fold = gf->requests.fold;
+        coll.fold_arg = pending;
+        coll.fold_number = pending->root_or_reduction;
+        coll.fold_elem_bytes = gf_type_size_bytes(pending->type);
         /* hierarchy only sums */
         if (plan.algorithm == GF_ALGORITHM_HIERARCHY) plan.algorithm = GF_ALGORITHM_HALVING;
     }
-    return gf_op_take(gf, &plan);
+    return gf_op_take(gf, &plan, &coll);
 }
 
 /* Starts the oldest that wait. */

@@ -236,17 +236,19 @@ bool gf_vote_post(gf_context *gf)
         .kind = &vote_kind,
         .operation = GF_OPERATION_VOTE,
         .algorithm = gf_choose_folded(gf, count * sizeof gf->vote[0]),
+        .packed = (gf_mem)(uintptr_t)gf->vote,
+    };
+    const struct gf_coll_plan coll = {
         .collective = GF_COLL_ALLREDUCE,
         .type = GF_TYPE_F32,
         .elem_count = count,
         .data = (gf_mem)(uintptr_t)gf->vote,
-        .packed = (gf_mem)(uintptr_t)gf->vote,
         .tag = gf_tag(gf->generation, gf->step.number, GF_TAG_BUFFER_OTHER),
         .fold = vote_fold,
         .fold_arg = gf,
         .fold_elem_bytes = sizeof gf->vote[0],
     };
-    if (!gf_op_take(gf, &plan)) return false;
+    if (!gf_op_take(gf, &plan, &coll)) return false;
     gf->step.state = GF_STEP_VOTED;
     words_put(gf);
     return true;

@@ -55,7 +55,7 @@ static size_t sleep_at(const gf_context *gf, uint32_t index)
 void gf_wake(gf_context *gf)
 {
     if (gf->algorithm == GF_ALGORITHM_DIRECT)
-        gf_direct_wake(gf->link, NULL, gf->world, gf->rank, gf->lane_ranks);
+        gf_direct_wake(gf->link, gf->world, gf->rank, gf->lane_ranks);
 }
 
 static uint32_t shared_index(const gf_context *gf)

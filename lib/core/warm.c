@@ -49,7 +49,7 @@ static gf_status direct_refuse(gf_context *gf)
 {
     uint32_t peer;
     char text[256];
-    gf_direct_unshared(gf->link, NULL, gf->world, gf->rank, &peer, text);
+    gf_direct_unshared(gf->link, gf->world, gf->rank, &peer, text);
     return gf_fail(gf, GF_ERR_CONFIG, GF_OPERATION_JOIN, peer, GF_TENSOR_NONE, "%s", text);
 }
 
@@ -92,7 +92,7 @@ gf_status gf_warm_poll(gf_context *gf, uint64_t now_ns)
     case GF_WARM_TOUCH:
         gf->waiting.moved_ns = now_ns; /* nothing to wait for */
         if ((gf->together_ns == 0) &&
-            (gf_direct_touch(gf->link, NULL, gf->world, &gf->warm.touched_pages) == GF_AGAIN))
+            (gf_direct_touch(gf->link, gf->world, &gf->warm.touched_pages) == GF_AGAIN))
             return GF_AGAIN;
         if (gf->warm.met[GF_MET_DEVICE] < (float)gf->world) return export(gf);
         gf_uuid_begin(gf);

@@ -116,39 +116,47 @@ gf_status gf_device_copy(gf_context *gf, gf_mem pool, gf_mem host, uint64_t byte
 
 /* ---- operations whose data lies there ---- */
 
-/* Data of a device: the link takes it from there, or all devices of a node reach each other's. */
-void gf_device_op_take(gf_context *gf, struct gf_op *op)
+/* The devices of a node reach each other's memory. */
+static void in_node_set(gf_context *gf, struct gf_op *op)
 {
-    struct gf_coll *coll = &op->coll;
+    const bool is_direct = op->plan.algorithm == GF_ALGORITHM_DIRECT;
     struct gf_direct *direct = gf_op_direct(op);
-    GF_ASSERT((coll->collective == GF_COLL_ALLREDUCE) && gf_sums_late(gf, op->algorithm));
-    if (gf->ipc.agreed && (op->algorithm == GF_ALGORITHM_HIERARCHY)) {
-        struct gf_hierarchy *own = &op->own.hierarchy;
-        own->in_node = &gf_coll_direct_device;
-        own->host.data = gf->link->reaches_device ? 0 : op->host;
-        own->host.out = &gf->out_queue;
-        own->host.in = &gf->in_queue;
-        own->host.queue = coll->queue;
-        own->host.ops = coll->ops;
-        own->host.check = coll->check;
-        own->host.staging = coll->staging;
-    }
-    coll->queue = &gf->queue;
-    coll->ops = gf->ops;
-    coll->late = gf_flow_late;
-    coll->event = op->index;
-    if (op->kind->counts) coll->check = gf_finite_counter(gf, op->index, GF_COUNT_SUMMED);
-    if (coll->sources != NULL) coll->sources = gf_finite_counter(gf, op->index, GF_COUNT_SOURCES);
-    coll->staging = op->device_staging;
-    if (!gf->ipc.agreed || !gf_is_in_node(op->algorithm)) return;
+    struct gf_hierarchy *own = &op->own.hierarchy;
     direct->exported = gf->ipc.local;
     direct->region_bytes = gf->device.bytes;
     direct->small_bytes = 0;
     direct->sums = gf->queue;
     /* hierarchy has copies from host memory there */
-    direct->gathers = (op->algorithm == GF_ALGORITHM_DIRECT) ? gf->in_queue : gf->queue;
+    direct->gathers = is_direct ? gf->in_queue : gf->queue;
     direct->sums.blocks_max = direct->gathers.blocks_max = gf->config.device.multiprocessors;
     direct->sums.block_threads = direct->gathers.block_threads = GF_GPU_CHANNEL_THREADS;
     direct->engine_bytes = gf->config.device.engine_bytes;
-    if (op->algorithm == GF_ALGORITHM_DIRECT) coll->kind = &gf_coll_direct_device;
+    if (is_direct) return;
+    own->in_node = &gf_coll_direct_device;
+    own->host.data = gf->link->reaches_device ? 0 : op->plan.host;
+    own->host.out = &gf->out_queue;
+    own->host.in = &gf->in_queue;
+    own->host.queue = &gf->coll_queue;
+    own->host.ops = gf->coll_ops;
+    own->host.check = op->plan.kind->counts ? &op->summed : NULL;
+    own->host.staging = op->staging;
+}
+
+/* Data of a device: the link takes it from there, or all devices of a node reach each other's. */
+void gf_device_op_set(gf_context *gf, struct gf_op *op)
+{
+    const bool in_node = gf->ipc.agreed && gf_is_in_node(op->plan.algorithm);
+    const bool is_direct = in_node && (op->plan.algorithm == GF_ALGORITHM_DIRECT);
+    struct gf_coll *coll = &op->coll;
+    GF_ASSERT((coll->plan.collective == GF_COLL_ALLREDUCE) && gf_sums_late(gf, op->plan.algorithm));
+    coll->kind = is_direct ? &gf_coll_direct_device : gf_coll_kinds[op->plan.algorithm];
+    coll->queue = &gf->queue;
+    coll->ops = gf->ops;
+    coll->staging = op->device_staging;
+    coll->late = gf_flow_late;
+    coll->event = op->index;
+    coll->check = op->plan.kind->counts ? gf_finite_counter(gf, op->index, GF_COUNT_SUMMED) : NULL;
+    coll->sources =
+        op->plan.others_look ? gf_finite_counter(gf, op->index, GF_COUNT_SOURCES) : NULL;
+    if (in_node) in_node_set(gf, op);
 }

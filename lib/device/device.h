@@ -15,8 +15,8 @@ bool gf_device_may_reach(const struct gf_layout *layout); /* layout->may_reach_d
 uint64_t gf_device_bytes(const struct gf_layout *layout); /* of the device's arena */
 /* The pools in it; returns those that optimizer and sparse use. */
 struct gf_pool_parts gf_device_lay(gf_context *gf, const struct gf_layout *layout);
-/* Of an operation whose data lies there, before it starts. */
-void gf_device_op_take(gf_context *gf, struct gf_op *op);
+/* Of an operation whose data lies there: what depends on that (op.c). */
+void gf_device_op_set(gf_context *gf, struct gf_op *op);
 /* To a pool, or from there, from and to any memory of this process. May block until the device has
  * copied, up to exchange.timeout. */
 gf_status gf_device_copy(gf_context *gf, gf_mem pool, gf_mem host, uint64_t bytes, bool writes);

@@ -84,7 +84,7 @@ gf_status gf_device_finished(gf_context *gf)
 static gf_status op_copy(gf_context *gf, const struct gf_op *op, struct gf_queue *queue, gf_mem to,
                          gf_mem from)
 {
-    uint64_t bytes = op->coll.elem_count * gf_coll_elem_bytes(&op->coll);
+    uint64_t bytes = op->coll.plan.elem_count * gf_coll_elem_bytes(&op->coll);
     if ((to == from) || (bytes == 0)) return GF_OK;
     return gf->gpu->driver->copy(queue, to, from, bytes);
 }
@@ -104,8 +104,8 @@ static gf_status tensors_computed(gf_context *gf, const struct gf_op *op)
     uint32_t seen = GF_TENSOR_NONE;
     for (uint32_t i = buffer->first_tensor; (i <= buffer->last_tensor) && (status == GF_OK); i++) {
         const struct gf_pool_tensor *tensor = &gf->tensors[i];
-        bool is_in = (op->number >= tensor->buffer_first) &&
-                     (op->number - tensor->buffer_first < tensor->buffer_count);
+        bool is_in = (op->plan.number >= tensor->buffer_first) &&
+                     (op->plan.number - tensor->buffer_first < tensor->buffer_count);
         if (!is_in || (tensor->declared_with == seen)) continue;
         seen = tensor->declared_with;
         status = gf_device_computed(gf, i);
@@ -117,39 +117,40 @@ static gf_status tensors_computed(gf_context *gf, const struct gf_op *op)
 gf_status gf_device_move_begin(gf_context *gf, struct gf_op *op)
 {
     gf_status status;
-    if ((op->state == GF_OP_PACK) || (op->packed == op->coll.data)) return GF_OK;
-    status = op_copy(gf, op, &gf->in_queue, op->packed, op->coll.data);
+    if ((op->state == GF_OP_PACK) || (op->plan.packed == op->coll.plan.data)) return GF_OK;
+    status = op_copy(gf, op, &gf->in_queue, op->plan.packed, op->coll.plan.data);
     return (status < 0) ? status : gf_queue_after(gf, &gf->in_queue, &gf->queue);
 }
 
 /* After all that was packed it is copied out, and this op's event after it. */
 gf_status gf_device_move_end(gf_context *gf, struct gf_op *op)
 {
-    struct gf_queue *queue = (op->packed != op->coll.data) ? &gf->out_queue : op->pack_queue;
+    struct gf_queue *queue =
+        (op->plan.packed != op->coll.plan.data) ? &gf->out_queue : op->pack_queue;
     if (op->state != GF_OP_PACK) return gf_device_counters_fetch(gf, &gf->queue, op->index);
     gf_status status = gf_queue_after(gf, op->pack_queue, queue);
-    if (status >= 0) status = op_copy(gf, op, queue, op->coll.data, op->packed);
+    if (status >= 0) status = op_copy(gf, op, queue, op->coll.plan.data, op->plan.packed);
     return (status < 0) ? status : gf->gpu->driver->mark(queue, op->index);
 }
 
 /* What an operation awaits of the device, by its deadline. */
 static gf_status answer(gf_context *gf, const struct gf_op *op, gf_status status, uint64_t now_ns)
 {
-    if (status < 0) return gf_device_failed(gf, op->operation);
+    if (status < 0) return gf_device_failed(gf, op->plan.operation);
     if ((status != GF_AGAIN) || (now_ns - op->wait_ns <= gf->config.exchange.timeout_ns))
         return status;
-    return gf_fail(gf, GF_ERR_TIMEOUT, op->operation, gf->rank, op->first_tensor,
+    return gf_fail(gf, GF_ERR_TIMEOUT, op->plan.operation, gf->rank, op->first_tensor,
                    "the device of rank %u has not ended in %.1f s what was queued before and with "
                    "operation %s",
                    gf->rank, (double)(now_ns - op->wait_ns) * 1e-9,
-                   gf_operation_name(op->operation));
+                   gf_operation_name(op->plan.operation));
 }
 
 /* The CPU sees it before it packs: with a stream's wait in a hardware work queue what other streams
  * have there would wait, too. */
 gf_status gf_device_ready(gf_context *gf, const struct gf_op *op, uint64_t now_ns)
 {
-    if (op->operation != GF_OPERATION_STEP) return GF_OK;
+    if (op->plan.operation != GF_OPERATION_STEP) return GF_OK;
     return answer(gf, op, tensors_computed(gf, op), now_ns);
 }
 

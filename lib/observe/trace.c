@@ -29,17 +29,17 @@ void gf_trace_begin(gf_context *gf)
 
 void gf_trace_op(gf_context *gf, const struct gf_op *op, gf_status status, uint64_t now_ns)
 {
-    uint64_t pack_ns = (op->kind->pack != NULL) ? op->begin_ns - op->taken_ns : 0;
+    uint64_t pack_ns = (op->plan.kind->pack != NULL) ? op->begin_ns - op->taken_ns : 0;
     struct gf_trace_record *record = next(gf);
     if (record == NULL) return;
     record->begin_ns = op->begin_ns;
     record->end_ns = now_ns;
     record->bytes = op->coll.bytes;
-    record->operation = (uint32_t)op->operation;
-    record->algorithm = (uint32_t)op->algorithm;
-    record->buffer = op->number;
+    record->operation = (uint32_t)op->plan.operation;
+    record->algorithm = (uint32_t)op->plan.algorithm;
+    record->buffer = op->plan.number;
     record->first_tensor = op->first_tensor;
-    if (op->operation == GF_OPERATION_VOTE)
+    if (op->plan.operation == GF_OPERATION_VOTE)
         memcpy(&record->first_tensor, &gf->loss_scale.value, sizeof record->first_tensor);
     record->tensor_count = op->tensor_count;
     record->status = (int32_t)status;

@@ -176,8 +176,9 @@ static gf_status sparse_pack(gf_context *gf, struct gf_op *op)
             sparse->in_lists ? gf_sparse_lists_sent(sparse, buffer, pack) : piece_sent(gf, pack);
         gf_status status = accumulate(gf, op->pack_queue, &some, &pack->tensor, false);
         if (status < 0) return status;
-        if (gf->ops->cast(op->pack_queue, op->packed + op->done_elems * gf_type_size_bytes(wire),
-                          wire, sparse->scratch, GF_TYPE_F32, some.elems,
+        if (gf->ops->cast(op->pack_queue,
+                          op->plan.packed + op->done_elems * gf_type_size_bytes(wire), wire,
+                          sparse->scratch, GF_TYPE_F32, some.elems,
                           gf->loss_scale.value * gf->config.exchange.pre_scale, op->done_elems,
                           gf_finite_counter(gf, op->index, GF_COUNT_PACKED)) < 0)
             return gf_device_failed(gf, GF_OPERATION_STEP);
@@ -198,7 +199,7 @@ static gf_status sparse_unpack(gf_context *gf, struct gf_op *op)
     uint64_t done = op->done_elems;
     uint64_t left = buffer->elem_count - done;
     uint64_t count = gf_turn_elems(gf, left);
-    gf_mem from = op->packed + done * gf_type_size_bytes(wire);
+    gf_mem from = op->plan.packed + done * gf_type_size_bytes(wire);
     gf_status status;
     if (fits) {
         op->done_elems += left;

@@ -37,13 +37,15 @@ gf_status gf_coll_start(struct gf_coll *coll, uint64_t now_ns)
 {
     size_t elem_bytes = gf_coll_elem_bytes(coll);
     GF_ASSERT((coll->state != GF_COLL_RUN) && (coll->state != GF_COLL_DRAIN));
-    GF_ASSERT((coll->index < coll->size) && (coll->root < coll->size));
-    GF_ASSERT((coll->type < GF_TYPE_COUNT) && gf_coll_offers(coll->kind, coll->collective));
+    GF_ASSERT((coll->index < coll->size) && (coll->plan.root < coll->size));
+    GF_ASSERT((coll->plan.type < GF_TYPE_COUNT) &&
+              gf_coll_offers(coll->kind, coll->plan.collective));
     GF_ASSERT((elem_bytes > 0) && (elem_bytes <= GF_COLL_ELEM_BYTES_MAX) &&
               (elem_bytes <= coll->slice_bytes));
-    GF_ASSERT(coll->elem_count <= UINT64_MAX / GF_COLL_ELEM_BYTES_MAX);
-    GF_ASSERT((coll->late == NULL) || (coll->fold == NULL));
-    coll->bytes = (coll->collective == GF_COLL_BARRIER) ? 0 : coll->elem_count * elem_bytes;
+    GF_ASSERT(coll->plan.elem_count <= UINT64_MAX / GF_COLL_ELEM_BYTES_MAX);
+    GF_ASSERT((coll->late == NULL) || (coll->plan.fold == NULL));
+    coll->bytes =
+        (coll->plan.collective == GF_COLL_BARRIER) ? 0 : coll->plan.elem_count * elem_bytes;
     if (!coll->kind->in_memory) messages_begin(coll);
     coll->error = GF_OK;
     coll->took_turn = false;
@@ -114,7 +116,7 @@ gf_status gf_coll_post(struct gf_coll *coll, uint32_t msg, uint32_t peer, uint64
     if (bytes == 0) return GF_OK;
     slot->peer = gf_rank_at(coll->ranks, peer);
     status = (is_send ? driver->send_post : driver->recv_post)(
-        coll->link, slot->peer, gf_tag_move(coll->tag, move), data, bytes, slot->req);
+        coll->link, slot->peer, gf_tag_move(coll->plan.tag, move), data, bytes, slot->req);
     slot->active = status == GF_OK;
     if (status < 0) coll->waits_for = slot->peer;
     if (slot->active && is_send) coll->bytes_done += bytes;
@@ -136,10 +138,11 @@ gf_status gf_coll_test(struct gf_coll *coll, uint32_t msg)
 
 gf_status gf_coll_fold(struct gf_coll *coll, uint64_t first_elem, gf_mem src, uint64_t elem_count)
 {
-    gf_mem dst = coll->data + first_elem * gf_coll_elem_bytes(coll);
-    GF_ASSERT((first_elem <= coll->elem_count) && (elem_count <= coll->elem_count - first_elem));
+    gf_mem dst = coll->plan.data + first_elem * gf_coll_elem_bytes(coll);
+    GF_ASSERT((first_elem <= coll->plan.elem_count) &&
+              (elem_count <= coll->plan.elem_count - first_elem));
     if (elem_count == 0) return GF_OK;
-    if (coll->fold != NULL) return coll->fold(coll->fold_arg, dst, src, elem_count);
-    return coll->ops->sum(coll->queue, dst, src, coll->type, elem_count, coll->base + first_elem,
-                          coll->check);
+    if (coll->plan.fold != NULL) return coll->plan.fold(coll->plan.fold_arg, dst, src, elem_count);
+    return coll->ops->sum(coll->queue, dst, src, coll->plan.type, elem_count,
+                          coll->plan.base + first_elem, coll->check);
 }

@@ -32,7 +32,8 @@ static void doubling_round(const struct gf_coll *coll, uint32_t number, struct g
         round_out->send.count = has_extra ? elem_count : 0;
         round_out->recv.peer = coll->index - power;
         round_out->recv.count = is_extra ? elem_count : 0;
-        round_out->fold = coll->collective == GF_COLL_BARRIER; /* a token must not land in data */
+        round_out->fold =
+            coll->plan.collective == GF_COLL_BARRIER; /* a token must not land in data */
         round_out->recv.after = 0;
     }
 }

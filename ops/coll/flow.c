@@ -98,7 +98,7 @@ gf_status gf_flow_start(struct gf_coll *coll)
         .known.number = GF_ROUND_NONE, .before.number = GF_ROUND_NONE, .there_round = UINT32_MAX};
     flow->slice_elems = coll->slice_bytes / gf_coll_elem_bytes(coll);
     flow->round_count =
-        coll->kind->shape(coll->collective, coll->size, gf_flow_elems(coll), &longest);
+        coll->kind->shape(coll->plan.collective, coll->size, gf_flow_elems(coll), &longest);
     flow->round_slices = div_up(longest, flow->slice_elems);
     flow->slot_bytes = slot_bytes(coll->slice_bytes, longest * gf_coll_elem_bytes(coll));
     flow_seek(coll, &flow->sent, true);
@@ -195,7 +195,7 @@ static gf_status flow_recvs_end(struct gf_coll *coll, uint64_t now_ns)
         gf_status status = gf_coll_test(coll, slot_of(coll, at, false));
         if (status != GF_OK) return status;
         round = round_at(coll, &flow->known, at->round);
-        if (round->fold && (coll->collective != GF_COLL_BARRIER)) {
+        if (round->fold && (coll->plan.collective != GF_COLL_BARRIER)) {
             slice = flow_slice(flow, &round->recv, at->slice);
             if (!flow_ready(coll, &round->recv, slice.first + slice.count, false) ||
                 !flow_there(flow, at->round + 1, slice.first + slice.count - round->recv.first))
@@ -240,13 +240,14 @@ static gf_status flow_post(struct gf_coll *coll, bool is_send, uint64_t now_ns)
     while ((at->round < flow->round_count) && (at->count - done->count < coll->window)) {
         const struct gf_range *range = range_at(coll, at, is_send);
         struct flow_slice slice = flow_slice(flow, range, at->slice);
-        gf_mem data = coll->data + slice.first * elem_bytes;
+        gf_mem data = coll->plan.data + slice.first * elem_bytes;
         gf_status status;
         if (!is_send && flow->known.fold)
             data = recv_staging(coll, at);
         else if (!flow_ready(coll, range, slice.first + slice.count, is_send))
             return GF_AGAIN;
-        if (is_send && (coll->collective == GF_COLL_BARRIER)) data = (gf_mem)(uintptr_t)&flow_token;
+        if (is_send && (coll->plan.collective == GF_COLL_BARRIER))
+            data = (gf_mem)(uintptr_t)&flow_token;
         status = gf_coll_post(coll, slot_of(coll, at, is_send), range->peer,
                               at->round * flow->round_slices + at->slice, data,
                               slice.count * elem_bytes, is_send);

@@ -97,7 +97,7 @@ void gf_flow_slots(const struct gf_coll_limits *limits, uint32_t rounds, uint64_
 /* A barrier's token is one. */
 static inline uint64_t gf_flow_elems(const struct gf_coll *coll)
 {
-    return (coll->collective == GF_COLL_BARRIER) ? 1 : coll->elem_count;
+    return (coll->plan.collective == GF_COLL_BARRIER) ? 1 : coll->plan.elem_count;
 }
 
 /* The largest k with 2^k <= size. */

@@ -11,7 +11,7 @@ static void halving_range(const struct gf_coll *coll, uint32_t rank, uint32_t le
                           uint64_t *first_out, uint64_t *count_out)
 {
     uint64_t first = 0;
-    uint64_t count = coll->elem_count;
+    uint64_t count = coll->plan.elem_count;
     for (uint32_t l = 0; l < level; l++) {
         uint64_t low = count - count / 2;
         bool is_high = (rank >> l) & 1;
@@ -46,15 +46,15 @@ static void halving_round(const struct gf_coll *coll, uint32_t number, struct gf
         if (is_back) round_out->recv.after = before + level; /* which sent this half away */
     } else if (number == 0) {
         round_out->send.peer = coll->index - power;
-        round_out->send.count = is_extra ? coll->elem_count : 0;
+        round_out->send.count = is_extra ? coll->plan.elem_count : 0;
         round_out->recv.peer = coll->index + power;
-        round_out->recv.count = has_extra ? coll->elem_count : 0;
+        round_out->recv.count = has_extra ? coll->plan.elem_count : 0;
         round_out->fold = true;
     } else {
         round_out->send.peer = coll->index + power;
-        round_out->send.count = has_extra ? coll->elem_count : 0;
+        round_out->send.count = has_extra ? coll->plan.elem_count : 0;
         round_out->recv.peer = coll->index - power;
-        round_out->recv.count = is_extra ? coll->elem_count : 0;
+        round_out->recv.count = is_extra ? coll->plan.elem_count : 0;
         round_out->recv.after = 0;
     }
 }

@@ -12,9 +12,9 @@ static void server_round(const struct gf_coll *coll, uint32_t number, struct gf_
     bool is_client = coll->index == client;
 
     round_out->send.peer = is_server ? client : 0;
-    round_out->send.count = (is_up ? is_client : is_server) ? coll->elem_count : 0;
+    round_out->send.count = (is_up ? is_client : is_server) ? coll->plan.elem_count : 0;
     round_out->recv.peer = round_out->send.peer;
-    round_out->recv.count = (is_up ? is_server : is_client) ? coll->elem_count : 0;
+    round_out->recv.count = (is_up ? is_server : is_client) ? coll->plan.elem_count : 0;
     round_out->fold = is_up;
     if (is_up) return;
     round_out->send.after = others - 1; /* the last one added */

@@ -6,10 +6,10 @@
 
 static void tree_round(const struct gf_coll *coll, uint32_t number, struct gf_round *round_out)
 {
-    uint32_t root = (coll->collective == GF_COLL_BROADCAST) ? coll->root : 0;
+    uint32_t root = (coll->plan.collective == GF_COLL_BROADCAST) ? coll->plan.root : 0;
     uint32_t rank = (coll->index + coll->size - root) % coll->size;
     uint32_t levels = gf_log2_floor(2 * coll->size - 1);
-    uint32_t ups = (coll->collective == GF_COLL_BROADCAST) ? 0 : levels;
+    uint32_t ups = (coll->plan.collective == GF_COLL_BROADCAST) ? 0 : levels;
     bool is_up = number < ups;
     uint32_t level = is_up ? number : levels - 1 - (number - ups);
     uint32_t near = 1u << level;
@@ -20,9 +20,9 @@ static void tree_round(const struct gf_coll *coll, uint32_t number, struct gf_ro
     uint32_t child = (rank + near + root) % coll->size;
 
     round_out->send.peer = is_up ? parent : child;
-    round_out->send.count = (is_up ? has_parent : has_child) ? coll->elem_count : 0;
+    round_out->send.count = (is_up ? has_parent : has_child) ? coll->plan.elem_count : 0;
     round_out->recv.peer = is_up ? child : parent;
-    round_out->recv.count = (is_up ? has_child : has_parent) ? coll->elem_count : 0;
+    round_out->recv.count = (is_up ? has_child : has_parent) ? coll->plan.elem_count : 0;
     round_out->fold = is_up;
     if (is_up || (rank == 0)) {
         if ((number > 0) && (ups > 0)) round_out->send.after = (is_up ? number : ups) - 1;

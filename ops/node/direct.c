@@ -26,9 +26,10 @@ uint64_t gf_direct_block_elems(const struct gf_coll *coll)
     uint64_t first;
     uint64_t count;
     uint64_t unit = GF_DIRECT_ALIGN_BYTES / gf_coll_elem_bytes(coll);
-    gf_coll_block(coll->elem_count, coll->size, 0, &first, &count);
+    gf_coll_block(coll->plan.elem_count, coll->size, 0, &first, &count);
     if (coll->own.direct->block_elems != 0) return coll->own.direct->block_elems;
-    if ((coll->collective == GF_COLL_REDUCE_SCATTER) || (coll->collective == GF_COLL_ALLGATHER))
+    if ((coll->plan.collective == GF_COLL_REDUCE_SCATTER) ||
+        (coll->plan.collective == GF_COLL_ALLGATHER))
         return count;
     return (count + unit - 1) / unit * unit;
 }
@@ -41,7 +42,7 @@ static void piece_of(struct gf_coll *coll, uint32_t index, uint64_t round, uint6
     uint64_t begin = direct->block_elems * index;
     uint64_t end = begin + direct->block_elems;
     uint64_t first = begin + round * direct->piece_elems;
-    if (end > coll->elem_count) end = coll->elem_count;
+    if (end > coll->plan.elem_count) end = coll->plan.elem_count;
     if (first > end) first = end;
     *first_out = first;
     *count_out = (end - first < direct->piece_elems) ? end - first : direct->piece_elems;
@@ -64,9 +65,10 @@ static bool in_region(const struct gf_coll *coll)
 {
     gf_mem base = gf_direct_region(coll, coll->index);
     size_t bytes = coll->bytes;
-    return (coll->data >= base) && (coll->data - base <= coll->own.direct->region_bytes) &&
-           (bytes <= coll->own.direct->region_bytes - (coll->data - base)) &&
-           (coll->data % sizeof(uint16_t) == 0);
+    return (coll->plan.data >= base) &&
+           (coll->plan.data - base <= coll->own.direct->region_bytes) &&
+           (bytes <= coll->own.direct->region_bytes - (coll->plan.data - base)) &&
+           (coll->plan.data % sizeof(uint16_t) == 0);
 }
 
 /* Rounds follow from where all ranks' data lies, which is known behind the first barrier. A rank
@@ -79,7 +81,7 @@ static void rounds_set(struct gf_coll *coll)
     uint64_t most =
         gf_direct_half_bytes(coll->size, coll->slice_bytes) / (coll->size - 1) / elem_bytes;
     direct->piece_elems = direct->block_elems;
-    direct->rounds = (coll->elem_count > 0) ? 1 : 0;
+    direct->rounds = (coll->plan.elem_count > 0) ? 1 : 0;
     if (!direct->any_staged || (direct->rounds == 0)) return;
     if (most > unit) most = most / unit * unit;
     if (direct->piece_elems > most) direct->piece_elems = most;
@@ -91,13 +93,13 @@ static gf_status direct_start(struct gf_coll *coll)
     struct gf_direct_state *direct = gf_direct_of(coll);
     GF_ASSERT((coll->size <= coll->own.direct->lane_ranks) &&
               (coll->own.direct->small_bytes <= GF_DIRECT_SMALL_BYTES));
-    if (coll->collective == GF_COLL_BARRIER) coll->elem_count = 0;
+    if (coll->plan.collective == GF_COLL_BARRIER) coll->plan.elem_count = 0;
     gf_direct_begin(coll);
     if (direct->small) return gf_direct_small_start(coll);
-    GF_ASSERT((coll->fold == NULL) || (coll->collective == GF_COLL_ALLREDUCE));
+    GF_ASSERT((coll->plan.fold == NULL) || (coll->plan.collective == GF_COLL_ALLREDUCE));
     GF_ASSERT(coll->staging_bytes >= 2 * gf_direct_half_bytes(coll->size, coll->slice_bytes));
     direct->block_elems = gf_direct_block_elems(coll);
-    direct->staged = direct->any_staged = (coll->elem_count > 0) && !in_region(coll);
+    direct->staged = direct->any_staged = (coll->plan.elem_count > 0) && !in_region(coll);
     rounds_set(coll);
     GF_ASSERT(direct->rounds < (1u << GF_DIRECT_STEP_BITS) - 2);
     direct->state = direct->staged ? DIRECT_COPY_IN : DIRECT_SIGNAL;
@@ -109,11 +111,12 @@ static gf_status direct_start(struct gf_coll *coll)
 /* What of this rank's data the others read before a round, or this rank takes over after it. */
 bool gf_direct_moves(const struct gf_coll *coll, uint32_t index, bool in)
 {
-    switch (coll->collective) {
+    switch (coll->plan.collective) {
     case GF_COLL_ALLREDUCE: return true;
     case GF_COLL_REDUCE_SCATTER: return in || (index == coll->index);
     case GF_COLL_ALLGATHER: return in ? index == coll->index : index != coll->index;
-    case GF_COLL_BROADCAST: return in ? coll->index == coll->root : coll->index != coll->root;
+    case GF_COLL_BROADCAST:
+        return in ? coll->index == coll->plan.root : coll->index != coll->plan.root;
     case GF_COLL_BARRIER: break;
     }
     return false;
@@ -131,7 +134,7 @@ static gf_status round_copy(struct gf_coll *coll, uint64_t round, bool in)
         gf_status status;
         if ((index == coll->index) || !gf_direct_moves(coll, index, in)) continue;
         piece_of(coll, index, round, &first, &count);
-        at = coll->data + first * elem_bytes;
+        at = coll->plan.data + first * elem_bytes;
         if (count == 0) continue;
         status =
             coll->ops->copy(coll->queue, in ? staged : at, in ? at : staged, count * elem_bytes);
@@ -148,7 +151,7 @@ static gf_mem piece_at(struct gf_coll *coll, uint32_t index, uint64_t round, uin
     size_t elem_bytes = gf_coll_elem_bytes(coll);
     gf_mem region = gf_direct_region(coll, index);
     uint64_t where;
-    if (index == coll->index) return coll->data + (first + elems) * elem_bytes;
+    if (index == coll->index) return coll->plan.data + (first + elems) * elem_bytes;
     if (region == 0) return 0;
     where = gf_direct_of(coll)->where[index];
     if (where & GF_DIRECT_STAGED)
@@ -159,14 +162,14 @@ static gf_mem piece_at(struct gf_coll *coll, uint32_t index, uint64_t round, uin
 
 static bool is_source(const struct gf_coll *coll, uint32_t index)
 {
-    if (coll->collective == GF_COLL_ALLGATHER) return index == coll->index;
-    return (coll->collective != GF_COLL_BROADCAST) || (index == coll->root);
+    if (coll->plan.collective == GF_COLL_ALLGATHER) return index == coll->index;
+    return (coll->plan.collective != GF_COLL_BROADCAST) || (index == coll->plan.root);
 }
 
 static bool is_target(const struct gf_coll *coll, uint32_t index)
 {
-    if (coll->collective == GF_COLL_REDUCE_SCATTER) return index == coll->index;
-    return (coll->collective == GF_COLL_ALLREDUCE) || !is_source(coll, index);
+    if (coll->plan.collective == GF_COLL_REDUCE_SCATTER) return index == coll->index;
+    return (coll->plan.collective == GF_COLL_ALLREDUCE) || !is_source(coll, index);
 }
 
 /* Of an allreduce every rank is source and target: all is folded into this rank's piece, which goes
@@ -176,7 +179,7 @@ static gf_status fold_in(struct gf_coll *coll, const gf_mem *at, uint64_t count)
     gf_status status = GF_OK;
     for (uint32_t index = 0; (index < coll->size) && (status >= 0); index++)
         if (index != coll->index)
-            status = coll->fold(coll->fold_arg, at[coll->index], at[index], count);
+            status = coll->plan.fold(coll->plan.fold_arg, at[coll->index], at[index], count);
     for (uint32_t index = 0; (index < coll->size) && (status >= 0); index++)
         if (index != coll->index)
             status = coll->ops->copy(coll->queue, at[index], at[coll->index],
@@ -202,8 +205,8 @@ gf_status gf_direct_combine(struct gf_coll *coll, uint64_t round, uint64_t first
         if (index != coll->index)
             coll->bytes_mapped += ((source ? bytes : 0) + (target ? bytes : 0));
     }
-    if (coll->fold != NULL) return fold_in(coll, src, count);
-    if (coll->collective <= GF_COLL_REDUCE_SCATTER)
+    if (coll->plan.fold != NULL) return fold_in(coll, src, count);
+    if (coll->plan.collective <= GF_COLL_REDUCE_SCATTER)
         return gf_direct_sum(coll, dst, dst_count, src, first + elems, count, coll->check,
                              coll->sources);
     for (uint32_t d = 0; d < dst_count; d++) {

@@ -141,8 +141,8 @@ static inline gf_status gf_direct_sum(const struct gf_coll *coll, const gf_mem *
                                       uint64_t count, struct gf_check *check,
                                       struct gf_check *sources)
 {
-    return coll->ops->sum_n(coll->queue, dst, dst_count, src, coll->size, coll->type, count,
-                            coll->base + first, check, sources);
+    return coll->ops->sum_n(coll->queue, dst, dst_count, src, coll->size, coll->plan.type, count,
+                            coll->plan.base + first, check, sources);
 }
 
 /* Begins an operation: its place, and state of which `small` is set. (memset() takes as long as a
@@ -183,13 +183,11 @@ gf_status gf_direct_small_progress(struct gf_coll *coll, uint64_t now_ns);
 
 /* direct_flags.c. At the end of opening: one look at each page of each peer's region, some a call,
  * `pages` so far; GF_OK: at all. There is no other moment at which nobody waits. */
-gf_status gf_direct_touch(struct gf_link *link, const uint32_t *ranks, uint32_t size,
-                          uint64_t *pages);
+gf_status gf_direct_touch(struct gf_link *link, uint32_t size, uint64_t *pages);
 /* Ends the sleep of all peers: there is news on the control channel. */
-void gf_direct_wake(struct gf_link *link, const uint32_t *ranks, uint32_t size, uint32_t own,
-                    uint32_t lane_ranks);
+void gf_direct_wake(struct gf_link *link, uint32_t size, uint32_t own, uint32_t lane_ranks);
 /* Not all share memory, and direct was asked for: why it cannot be, and with whom. */
-void gf_direct_unshared(struct gf_link *link, const uint32_t *ranks, uint32_t size, uint32_t own,
-                        uint32_t *peer_out, char text_out[256]);
+void gf_direct_unshared(struct gf_link *link, uint32_t size, uint32_t own, uint32_t *peer_out,
+                        char text_out[256]);
 
 #endif

@@ -31,7 +31,7 @@ static gf_status device_start(struct gf_coll *coll)
 {
     GF_ASSERT((coll->late != NULL) && (coll->own.direct->exported != NULL));
     GF_ASSERT(coll->size <= coll->own.direct->lane_ranks);
-    GF_ASSERT(coll->data - coll->own.direct->exported[coll->index] <=
+    GF_ASSERT(coll->plan.data - coll->own.direct->exported[coll->index] <=
               coll->own.direct->region_bytes);
     gf_direct_begin(coll);
     gf_direct_of(coll)->block_elems = gf_direct_block_elems(coll);
@@ -40,14 +40,14 @@ static gf_status device_start(struct gf_coll *coll)
 
 static void block_of(struct gf_coll *coll, uint32_t index, uint64_t *first_out, uint64_t *count_out)
 {
-    gf_coll_block_of(coll->elem_count, gf_direct_of(coll)->block_elems, index, first_out,
+    gf_coll_block_of(coll->plan.elem_count, gf_direct_of(coll)->block_elems, index, first_out,
                      count_out);
 }
 
 /* Element `first` of a rank's data, as this rank's device reaches it. */
 static gf_mem data_at(const struct gf_coll *coll, uint32_t index, uint64_t first)
 {
-    gf_mem data = coll->data;
+    gf_mem data = coll->plan.data;
     if (index != coll->index)
         data = coll->own.direct->exported[index] + gf_direct_of(coll)->where[index];
     return data + first * gf_coll_elem_bytes(coll);
@@ -65,8 +65,8 @@ static gf_status block_sum(struct gf_coll *coll, struct gf_queue *queue)
     for (uint32_t index = 0; index < coll->size; index++) src[index] = data_at(coll, index, first);
     dst = data_at(coll, coll->index, first);
     coll->bytes_mapped += count * gf_coll_elem_bytes(coll) * (coll->size - 1);
-    return coll->ops->sum_n(queue, &dst, 1, src, coll->size, coll->type, count, coll->base + first,
-                            coll->check, coll->sources);
+    return coll->ops->sum_n(queue, &dst, 1, src, coll->size, coll->plan.type, count,
+                            coll->plan.base + first, coll->check, coll->sources);
 }
 
 /* The others' blocks: large ones by copy engines, which take no multiprocessor, all others by one
@@ -97,7 +97,7 @@ static gf_status blocks_gather(struct gf_coll *coll, struct gf_queue *queue)
 
 static bool has_ended(const struct gf_coll *coll)
 {
-    uint64_t last = (coll->collective == GF_COLL_ALLREDUCE) ? STEP_READ : STEP_SUMMED;
+    uint64_t last = (coll->plan.collective == GF_COLL_ALLREDUCE) ? STEP_READ : STEP_SUMMED;
     return coll->own.direct->state.steps == last;
 }
 
@@ -105,7 +105,8 @@ static bool has_ended(const struct gf_coll *coll)
 static gf_status work_queue(struct gf_coll *coll)
 {
     struct gf_direct *direct = coll->own.direct;
-    bool sums = (direct->state.steps == STEP_PACKED) && (coll->collective != GF_COLL_ALLGATHER);
+    bool sums =
+        (direct->state.steps == STEP_PACKED) && (coll->plan.collective != GF_COLL_ALLGATHER);
     struct gf_queue *queue = sums ? &direct->sums : &direct->gathers;
     gf_status status = (sums ? block_sum : blocks_gather)(coll, queue);
     return (status < 0) ? status : queue->gpu->driver->mark(queue, coll->event);

@@ -41,12 +41,12 @@ void gf_direct_begin(struct gf_coll *coll)
     struct gf_direct_state *direct = gf_direct_of(coll);
     bool small = (coll->late == NULL) && (coll->bytes <= own->small_bytes);
     uint64_t way = (small ? KIND_SMALL : 0) | ((own->exported != NULL) ? KIND_EXPORTED : 0) |
-                   ((coll->fold != NULL) ? KIND_FOLD : 0);
+                   ((coll->plan.fold != NULL) ? KIND_FOLD : 0);
     uint64_t kind =
-        way | ((uint64_t)coll->collective << KIND_COLLECTIVE_BIT) | (uint64_t)coll->type;
+        way | ((uint64_t)coll->plan.collective << KIND_COLLECTIVE_BIT) | (uint64_t)coll->plan.type;
     direct->slots_at = gf_direct_slots_at(own, own->order);
-    uint64_t which = (coll->fold != NULL) ? coll->fold_number : coll->root;
-    direct->what = ((which << WHICH_BIT) ^ (kind << KIND_BIT)) + coll->elem_count;
+    uint64_t which = (coll->plan.fold != NULL) ? coll->plan.fold_number : coll->plan.root;
+    direct->what = ((which << WHICH_BIT) ^ (kind << KIND_BIT)) + coll->plan.elem_count;
     direct->state = direct->steps = direct->arrived = direct->rounds = direct->done = 0;
     direct->block_elems = direct->piece_elems = 0;
     direct->small = small;
@@ -80,12 +80,13 @@ static gf_status slot_fill(const struct gf_coll *coll, struct gf_direct_slot *sl
     gf_mem base;
     slot->what = direct->what;
     if (direct->beside)
-        return coll->ops->copy(coll->queue, (gf_mem)(uintptr_t)slot->beside, coll->data,
+        return coll->ops->copy(coll->queue, (gf_mem)(uintptr_t)slot->beside, coll->plan.data,
                                coll->bytes);
     slot->where = 0;
-    if ((coll->elem_count == 0) || direct->small) return GF_OK;
+    if ((coll->plan.elem_count == 0) || direct->small) return GF_OK;
     base = (exported != NULL) ? exported[coll->index] : gf_direct_region(coll, coll->index);
-    slot->where = direct->staged ? ((coll->staging - base) | GF_DIRECT_STAGED) : coll->data - base;
+    slot->where =
+        direct->staged ? ((coll->staging - base) | GF_DIRECT_STAGED) : coll->plan.data - base;
     return GF_OK;
 }
 
@@ -263,14 +264,12 @@ gf_status gf_direct_wait(struct gf_coll *coll, uint64_t now_ns)
 #define PAGE_BYTES 4096u
 #define PAGES_A_CALL 256u
 
-gf_status gf_direct_touch(struct gf_link *link, const uint32_t *ranks, uint32_t size,
-                          uint64_t *pages)
+gf_status gf_direct_touch(struct gf_link *link, uint32_t size, uint64_t *pages)
 {
     uint64_t each = (link->region_bytes + PAGE_BYTES - 1) / PAGE_BYTES;
     if (link->driver->simulated) return GF_OK; /* gf-plan's regions are larger than this machine */
     while (*pages < size * each) {
-        unsigned char *region =
-            link->driver->map(link, gf_rank_at(ranks, (uint32_t)(*pages / each)));
+        unsigned char *region = link->driver->map(link, (uint32_t)(*pages / each));
         uint64_t first = *pages % each;
         uint64_t count = (each - first < PAGES_A_CALL) ? each - first : PAGES_A_CALL;
         *pages += (region != NULL) ? count : each;
@@ -281,24 +280,23 @@ gf_status gf_direct_touch(struct gf_link *link, const uint32_t *ranks, uint32_t 
     return GF_OK;
 }
 
-void gf_direct_wake(struct gf_link *link, const uint32_t *ranks, uint32_t size, uint32_t own,
-                    uint32_t lane_ranks)
+void gf_direct_wake(struct gf_link *link, uint32_t size, uint32_t own, uint32_t lane_ranks)
 {
     const struct gf_direct shared = {.lane_ranks = lane_ranks};
     for (uint32_t rank = 0; (link->driver->flag_sleep != NULL) && (rank < size); rank++) {
-        void *region = link->driver->map(link, gf_rank_at(ranks, rank));
+        void *region = link->driver->map(link, rank);
         if ((rank != own) && (region != NULL))
             gf_flag_wake(region, gf_direct_sleep_at(&shared, rank));
     }
 }
 
-void gf_direct_unshared(struct gf_link *link, const uint32_t *ranks, uint32_t size, uint32_t own,
-                        uint32_t *peer_out, char text_out[256])
+void gf_direct_unshared(struct gf_link *link, uint32_t size, uint32_t own, uint32_t *peer_out,
+                        char text_out[256])
 {
     char with[80] = "";
     uint32_t peer = GF_RANK_NONE;
     for (uint32_t r = 0, used = 0; (r < size) && (used + 12 < sizeof with); r++) {
-        if ((r == own) || (link->driver->map(link, gf_rank_at(ranks, r)) != NULL)) continue;
+        if ((r == own) || (link->driver->map(link, r) != NULL)) continue;
         used += (uint32_t)snprintf(with + used, sizeof with - used, "%s%u",
                                    (used > 0) ? ", " : " with ranks ", r);
         if (peer == GF_RANK_NONE) peer = r;

@@ -28,22 +28,22 @@ static void range_of(const struct gf_coll *coll, uint32_t block, uint32_t block_
     uint64_t first;
     uint64_t count;
     uint64_t last_first;
-    gf_coll_block(coll->elem_count, coll->size, block, &first, &count);
-    gf_coll_block(coll->elem_count, coll->size, block + block_count - 1, &last_first, &count);
+    gf_coll_block(coll->plan.elem_count, coll->size, block, &first, &count);
+    gf_coll_block(coll->plan.elem_count, coll->size, block + block_count - 1, &last_first, &count);
     *at_out = first * elem_bytes;
     *bytes_out = (last_first + count - first) * elem_bytes;
 }
 
 static gf_status copy_put(struct gf_coll *coll)
 {
-    uint32_t first = (coll->collective == GF_COLL_ALLGATHER) ? coll->index : 0;
-    uint32_t count = (coll->collective == GF_COLL_ALLGATHER) ? 1 : coll->size;
+    uint32_t first = (coll->plan.collective == GF_COLL_ALLGATHER) ? coll->index : 0;
+    uint32_t count = (coll->plan.collective == GF_COLL_ALLGATHER) ? 1 : coll->size;
     gf_mem copy = gf_direct_region(coll, coll->index) + copy_at(coll);
     size_t at;
     size_t bytes;
-    if (coll->elem_count == 0) return GF_OK;
+    if (coll->plan.elem_count == 0) return GF_OK;
     range_of(coll, first, count, &at, &bytes);
-    return coll->ops->copy(coll->queue, copy + at, coll->data + at, bytes);
+    return coll->ops->copy(coll->queue, copy + at, coll->plan.data + at, bytes);
 }
 
 /* Elements first..end-1 of all copies, added into this rank's data. */
@@ -51,7 +51,7 @@ static gf_status sum_range(const struct gf_coll *coll, const gf_mem *from, uint6
                            uint64_t end, struct gf_check *check, struct gf_check *sources)
 {
     gf_mem src[GF_DIRECT_RANKS_MAX];
-    gf_mem dst = coll->data + first * gf_coll_elem_bytes(coll);
+    gf_mem dst = coll->plan.data + first * gf_coll_elem_bytes(coll);
     if (first >= end) return GF_OK;
     for (uint32_t index = 0; index < coll->size; index++)
         src[index] = from[index] + first * gf_coll_elem_bytes(coll);
@@ -63,36 +63,37 @@ static gf_status sum_all(const struct gf_coll *coll, const gf_mem *from)
     uint64_t first;
     uint64_t count;
     gf_status status;
-    if ((coll->collective == GF_COLL_ALLREDUCE) && (coll->check == NULL))
-        return gf_direct_sum(coll, &coll->data, 1, from, 0, coll->elem_count, NULL, NULL);
-    gf_coll_block(coll->elem_count, coll->size, coll->index, &first, &count);
-    if (coll->collective == GF_COLL_REDUCE_SCATTER)
+    if ((coll->plan.collective == GF_COLL_ALLREDUCE) && (coll->check == NULL))
+        return gf_direct_sum(coll, &coll->plan.data, 1, from, 0, coll->plan.elem_count, NULL, NULL);
+    gf_coll_block(coll->plan.elem_count, coll->size, coll->index, &first, &count);
+    if (coll->plan.collective == GF_COLL_REDUCE_SCATTER)
         return sum_range(coll, from, first, first + count, coll->check, coll->sources);
     if ((status = sum_range(coll, from, 0, first, NULL, NULL)) < 0) return status;
     if ((status = sum_range(coll, from, first, first + count, coll->check, coll->sources)) < 0)
         return status;
-    return sum_range(coll, from, first + count, coll->elem_count, NULL, NULL);
+    return sum_range(coll, from, first + count, coll->plan.elem_count, NULL, NULL);
 }
 
 /* The owner's way of combining, which tells words by where they lie in the data. */
 static gf_status fold_all(struct gf_coll *coll, const gf_mem *from)
 {
-    gf_status status = coll->ops->copy(coll->queue, coll->data, from[0], coll->bytes);
+    gf_status status = coll->ops->copy(coll->queue, coll->plan.data, from[0], coll->bytes);
     for (uint32_t index = 1; (status == GF_OK) && (index < coll->size); index++)
-        status = coll->fold(coll->fold_arg, coll->data, from[index], coll->elem_count);
+        status = coll->plan.fold(coll->plan.fold_arg, coll->plan.data, from[index],
+                                 coll->plan.elem_count);
     return status;
 }
 
 static gf_status copy_some(struct gf_coll *coll, const gf_mem *from)
 {
     for (uint32_t index = 0; index < coll->size; index++) {
-        uint32_t owner = (coll->collective == GF_COLL_BROADCAST) ? coll->root : index;
+        uint32_t owner = (coll->plan.collective == GF_COLL_BROADCAST) ? coll->plan.root : index;
         size_t at;
         size_t bytes;
         gf_status status;
         if (!gf_direct_moves(coll, index, false)) continue;
         range_of(coll, index, 1, &at, &bytes);
-        status = coll->ops->copy(coll->queue, coll->data + at, from[owner] + at, bytes);
+        status = coll->ops->copy(coll->queue, coll->plan.data + at, from[owner] + at, bytes);
         if (status < 0) return status;
         coll->bytes_mapped += bytes;
     }
@@ -105,12 +106,12 @@ static gf_status small_get(struct gf_coll *coll)
     gf_mem beside = (gf_mem)(uintptr_t)gf_direct_slot_of(coll, 0)->beside;
     size_t at;
     size_t bytes = coll->bytes;
-    if (coll->elem_count == 0) return GF_OK;
+    if (coll->plan.elem_count == 0) return GF_OK;
     if (gf_direct_of(coll)->beside) {
         for (uint32_t index = 0; index < coll->size;
              index++, beside += sizeof(struct gf_direct_slot))
             from[index] = beside;
-        from[coll->index] = coll->data;
+        from[coll->index] = coll->plan.data;
     } else {
         for (uint32_t index = 0; index < coll->size; index++) {
             if ((from[index] = gf_direct_region(coll, index)) == 0)
@@ -118,10 +119,11 @@ static gf_status small_get(struct gf_coll *coll)
             from[index] += copy_at(coll);
         }
     }
-    if (coll->collective > GF_COLL_REDUCE_SCATTER) return copy_some(coll, from);
-    if (coll->collective == GF_COLL_REDUCE_SCATTER) range_of(coll, coll->index, 1, &at, &bytes);
+    if (coll->plan.collective > GF_COLL_REDUCE_SCATTER) return copy_some(coll, from);
+    if (coll->plan.collective == GF_COLL_REDUCE_SCATTER)
+        range_of(coll, coll->index, 1, &at, &bytes);
     coll->bytes_mapped += bytes * (coll->size - 1);
-    return (coll->fold != NULL) ? fold_all(coll, from) : sum_all(coll, from);
+    return (coll->plan.fold != NULL) ? fold_all(coll, from) : sum_all(coll, from);
 }
 
 /* What lies beside flags, but not in their line, comes with them. */
@@ -150,7 +152,7 @@ gf_status gf_direct_small_start(struct gf_coll *coll)
     struct gf_direct_state *direct = gf_direct_of(coll);
     gf_status status;
     direct->beside = (coll->bytes <= GF_DIRECT_BESIDE_BYTES) &&
-                     (coll->collective == GF_COLL_ALLREDUCE) && (coll->fold == NULL);
+                     (coll->plan.collective == GF_COLL_ALLREDUCE) && (coll->plan.fold == NULL);
     if (!direct->beside) {
         status = copy_put(coll);
         if (status < 0) return status;

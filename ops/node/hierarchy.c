@@ -48,7 +48,7 @@ static void in_node(struct gf_hierarchy *own, gf_collective collective, uint64_t
     own->direct.block_elems = own->block_elems;
     inner->kind = (own->in_node != NULL) ? own->in_node : &gf_coll_direct;
     inner->own.direct = &own->direct;
-    inner->collective = collective;
+    inner->plan.collective = collective;
     inner->ranks = own->nodes->local;
     inner->size = own->nodes->local_size;
     inner->index = own->nodes->local_index;
@@ -66,7 +66,7 @@ static gf_mem wire_data(const struct gf_coll *coll)
 {
     const struct gf_hierarchy *own = coll->own.hierarchy;
     if (gf_hierarchy_crosses(own)) return own->host.data;
-    return gf_hierarchy_casts(own) ? own->packed : coll->data;
+    return gf_hierarchy_casts(own) ? own->packed : coll->plan.data;
 }
 
 /* Slices of which a node has two a sub-block: one is added up while the other is sent on. As large
@@ -87,7 +87,7 @@ static void between_nodes(struct gf_coll *coll)
     struct gf_hierarchy *own = coll->own.hierarchy;
     struct gf_coll *inner = &own->inner;
     size_t elem_bytes = gf_hierarchy_wire_bytes(coll);
-    bool by_halving = halves(own, coll->elem_count * elem_bytes);
+    bool by_halving = halves(own, coll->plan.elem_count * elem_bytes);
     uint64_t first;
     uint64_t count;
     gf_hierarchy_block(coll, &first, &count);
@@ -97,10 +97,10 @@ static void between_nodes(struct gf_coll *coll)
     inner->ranks = own->nodes->across;
     inner->size = own->nodes->node_count;
     inner->index = own->nodes->node_index;
-    inner->data = wire_data(coll) + first * elem_bytes;
-    inner->base = coll->base + first;
-    inner->elem_count = count;
-    if (gf_hierarchy_casts(own)) inner->type = own->wire;
+    inner->plan.data = wire_data(coll) + first * elem_bytes;
+    inner->plan.base = coll->plan.base + first;
+    inner->plan.elem_count = count;
+    if (gf_hierarchy_casts(own)) inner->plan.type = own->wire;
     if (!gf_hierarchy_crosses(own)) return;
     inner->late = NULL;
     inner->queue = own->host.queue;
@@ -220,14 +220,14 @@ static gf_status hierarchy_start(struct gf_coll *coll)
     uint64_t unit =
         BLOCK_ALIGN_BYTES / (own->mixed ? gf_type_size_bytes(own->cut) : gf_coll_elem_bytes(coll));
     uint64_t share; /* of an owner; its block is as many units as hold that */
-    GF_ASSERT((coll->fold == NULL) && (owners > 0) && (owners <= own->nodes->local_size));
+    GF_ASSERT((coll->plan.fold == NULL) && (owners > 0) && (owners <= own->nodes->local_size));
     GF_ASSERT(own->nodes->local_size <= coll->size);
     own->phase = PHASE_SCATTER;
     own->heard_from = GF_RANK_NONE;
     own->heard = 0;
     own->beats = 0;
     own->beat_ns = coll->moved_ns;
-    share = coll->elem_count / owners + (coll->elem_count % owners != 0);
+    share = coll->plan.elem_count / owners + (coll->plan.elem_count % owners != 0);
     own->block_elems = (share + unit - 1) / unit * unit;
     if (own->block_elems == 0) own->block_elems = unit;
     return phase_start(coll, coll->moved_ns);

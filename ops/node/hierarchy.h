@@ -32,7 +32,6 @@ struct gf_node_words {
 };
 struct gf_nodes_meeting {
     struct gf_link *link;
-    const uint32_t *ranks; /* as in struct gf_coll */
     uint32_t world, rank;
     struct gf_node_words words;
 };

@@ -8,12 +8,13 @@ gf_status gf_hierarchy_cast(struct gf_coll *coll, bool narrow, uint64_t at, uint
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
     bool alone = narrow && (own->nodes->local_size == 1) && (coll->sources != NULL);
-    gf_mem data = coll->data + at * gf_coll_elem_bytes(coll);
+    gf_mem data = coll->plan.data + at * gf_coll_elem_bytes(coll);
     gf_mem packed = own->packed + at * gf_type_size_bytes(own->wire);
     struct gf_check *check = alone ? coll->sources : coll->check;
-    return coll->ops->cast(coll->queue, narrow ? packed : data, narrow ? own->wire : coll->type,
-                           narrow ? data : packed, narrow ? coll->type : own->wire, count, 1.0f,
-                           coll->base + at, check);
+    return coll->ops->cast(coll->queue, narrow ? packed : data,
+                           narrow ? own->wire : coll->plan.type, narrow ? data : packed,
+                           narrow ? coll->plan.type : own->wire, count, 1.0f, coll->plan.base + at,
+                           check);
 }
 
 /* Where the block lies on the device as the wire takes it, and on the host. */
@@ -25,7 +26,7 @@ static struct places places_of(const struct gf_coll *coll, uint64_t first, uint6
 {
     const struct gf_hierarchy *own = coll->own.hierarchy;
     size_t elem_bytes = gf_hierarchy_wire_bytes(coll);
-    gf_mem base = gf_hierarchy_casts(own) ? own->packed : coll->data;
+    gf_mem base = gf_hierarchy_casts(own) ? own->packed : coll->plan.data;
     return (struct places){base + first * elem_bytes, own->host.data + first * elem_bytes,
                            count * elem_bytes};
 }

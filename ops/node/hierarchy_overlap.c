@@ -78,7 +78,7 @@ static gf_status slice_combine(struct gf_coll *coll, gf_collective collective,
 {
     struct gf_coll *node = &coll->own.hierarchy->node;
     gf_status status = GF_OK;
-    node->collective = collective;
+    node->plan.collective = collective;
     if (node->size > 1) status = gf_direct_combine(node, 0, slice->first, 0, slice->count);
     if (status < 0) coll->waits_for = node->waits_for;
     return status;

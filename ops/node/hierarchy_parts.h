@@ -12,7 +12,7 @@ static inline void gf_hierarchy_block(const struct gf_coll *coll, uint64_t *firs
                                       uint64_t *count_out)
 {
     const struct gf_hierarchy *own = coll->own.hierarchy;
-    gf_coll_block_of(coll->elem_count, own->block_elems, own->nodes->local_index, first_out,
+    gf_coll_block_of(coll->plan.elem_count, own->block_elems, own->nodes->local_index, first_out,
                      count_out);
 }
 

@@ -8,8 +8,7 @@
 
 static bool reaches(const struct gf_nodes_meeting *met, uint32_t rank)
 {
-    return (rank == met->rank) ||
-           (met->link->driver->map(met->link, gf_rank_at(met->ranks, rank)) != NULL);
+    return (rank == met->rank) || (met->link->driver->map(met->link, rank) != NULL);
 }
 
 void gf_nodes_meet(const struct gf_nodes_meeting *met)
@@ -142,13 +141,12 @@ gf_status gf_nodes_form(const struct gf_nodes_meeting *met, bool by_name,
                            size, lowest, GF_DIRECT_RANKS_MAX);
             return GF_ERR_CONFIG;
         }
-        if (lowest == mine) met->words.local[nodes->local_size++] = gf_rank_at(met->ranks, rank);
+        if (lowest == mine) met->words.local[nodes->local_size++] = rank;
         if (lowest != rank) continue;
         if (size < nodes->owners) nodes->owners = size;
         if (lowest == mine) nodes->node_index = nodes->node_count;
         if (nodes->local_index < size)
-            met->words.across[nodes->node_count] =
-                gf_rank_at(met->ranks, rank_at(met, lowest, nodes->local_index));
+            met->words.across[nodes->node_count] = rank_at(met, lowest, nodes->local_index);
         nodes->node_count++;
     }
     nodes->ports = devices_of_their_own(met) ? nodes->owners : 1;

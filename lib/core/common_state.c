@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "drivers/bytes.h"
-#include "lib/control/regroup.h"
+#include "lib/core/regroup.h"
 #include "lib/core/accessors.h"
 #include "lib/core/device_work.h"
 #include "lib/core/extra.h"
