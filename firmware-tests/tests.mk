@@ -57,7 +57,7 @@ $(BUILD)/firmware-tests/test_perf: $(call without_main,perf) $(TOOL_SHARED) $(TO
 # UCX's answers and what it is given, seen and changed on the way.
 $(BUILD)/firmware-tests/test_link_ucx_device: LDFLAGS += $(foreach f,config_modify context_query tag_send_nbx tag_recv_nbx \
     worker_create worker_progress worker_destroy worker_flush_nbx request_cancel init_version cleanup mem_map \
-    mem_unmap,-Wl$(comma)--wrap=ucp_$(f)) -Wl,--wrap=ucs_config_parser_get_value
+    mem_unmap,-Wl$(comma)--wrap=ucp_$(f))
 $(BUILD)/firmware-tests/test_link_ucx_probe: LDFLAGS += $(foreach f,opendir fopen access,-Wl$(comma)--wrap=$(f))
 $(BUILD)/firmware-tests/test_link_ucx_settings: LDFLAGS += $(foreach f,config_modify context_query worker_create,-Wl$(comma)--wrap=ucp_$(f))
 UCX_FAULTS = $(patsubst %,-Wl$(comma)--wrap=ucp_%,config_read config_modify init_version context_query mem_map \

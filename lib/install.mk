@@ -21,7 +21,7 @@ $(OBJ): GF_FLAGS += -fPIC $(if $(findstring clang,$(CC)),,-fno-semantic-interpos
 $(OBJ): lib/install.mk
 # For those who do not link statically. It exports what begins with gf_; UCX is the system's: its archives are
 # not for shared libraries.
-SHARED_UCX := link_ucx_start link_ucx_resources
+SHARED_UCX := link_ucx_start link_ucx_inside link_ucx_resources
 SHARED_OBJ := $(foreach o,$(OBJ),$(if $(filter $(SHARED_UCX:%=$(BUILD)/drivers/ucx/%.o),$(o)),$(BUILD)/shared/$(notdir $(o)),$(o)))
 $(SHARED_UCX:%=$(BUILD)/shared/%.o): $(BUILD)/shared/%.o: drivers/ucx/%.c lib/install.mk $(BUILD)/compile.used $(BUILD)/link.used
 	@mkdir -p $(@D)

@@ -275,8 +275,8 @@ static told give_up(struct channel *channel, struct conn *conn, struct gf_channe
 
 /* Of a connection that ended by `error`, 0: it was closed. Silence is no proof. A kernel resets a
  * connection whose process has ended before it had read all that was here, and also one that it had
- * given up for silence, once another word comes: nothing here tells the two apart, as words may come
- * all that time where one direction is lost. At a unix socket there is no such silence. */
+ * given up for silence, once another word comes: nothing here tells the two apart, as words may
+ * come all that time where one direction is lost. At a unix socket there is no such silence. */
 static gf_channel_end conn_end_of(const struct channel *channel, int error)
 {
     if ((error == 0) || (error == EPIPE)) return GF_CHANNEL_DIED;

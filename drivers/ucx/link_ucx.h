@@ -1,7 +1,8 @@
 /* What the files of the UCX link share; nobody else includes this.
  *     link_ucx.c           messages: the driver table, posting, testing, progress, sleeping
  *     link_ucx_open.c      UCX itself: its settings, its log, open, close, reset
- *     link_ucx_settings.c  what UCX is told, and whether it heard
+ *     link_ucx_settings.c  what UCX is told
+ *     link_ucx_inside.c    what UCX's public header has no call for
  *     link_ucx_probe.c     whether auto would take it here
  *     link_ucx_resources.c why UCX does not open a transport
  *     link_ucx_names.c     lists of names, and what transports are for
@@ -104,6 +105,17 @@ static inline void gf_ucx_leave(struct gf_ucx *ucx)
 void gf_ucx_start(void);
 void gf_ucx_start_locked(void); /* under gf_forked_lock() */
 
+/* link_ucx_inside.c */
+#define GF_UCX_SIGNALS_KEY "UCX_HANDLE_ERRORS"
+#define GF_UCX_LINE_BYTES 320u
+void gf_ucx_log_take(void); /* UCX's log goes to gf_ucx_line_heard(), from any thread */
+void gf_ucx_log_give(void);
+/* Between the two UCX says what it warns of, whatever UCX_LOG_LEVEL says; was: that. */
+void gf_ucx_warnings_begin(char was_out[32]);
+void gf_ucx_warnings_end(const char *was);
+/* link_ucx_open.c; message: the end of text, without UCX's function */
+void gf_ucx_line_heard(gf_log_level level, const char *text, const char *message);
+
 /* link_ucx_names.c. The next name of a comma-separated list, which then begins behind it; NULL:
  * there is none. */
 const char *gf_ucx_name_next(const char **list, size_t *bytes_out);
@@ -133,7 +145,7 @@ gf_fabric gf_ucx_probe(const struct gf_link_setup *setup, char *text_out, size_t
 /* link_ucx_open.c. To the link's log: what UCX has said in no call that opens or ends a network. */
 void gf_ucx_lines_tell(const struct gf_ucx *ucx);
 
-/* Sets in config what the link was asked for, and reads back what is UCP's own. */
+/* Sets in config what the link was asked for. */
 gf_status gf_ucx_settings_apply(struct gf_ucx *ucx, ucp_config_t *config);
 size_t gf_ucx_state_bytes(const struct gf_link_setup *setup);
 gf_status gf_ucx_open(const struct gf_link_setup *setup, void *state, struct gf_link **link_out,

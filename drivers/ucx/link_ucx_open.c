@@ -18,11 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
-
-#include <ucs/config/global_opts.h>
-#include <ucs/debug/log_def.h>
 
 /* How long close() lets what UCX has taken leave this host. A dead peer may use all of it. */
 #define FLUSH_NS 200000000u
@@ -30,7 +26,6 @@
 /* ---- what is the process's: UCX's log, its level, and who has it open ---- */
 
 #define LINES_MAX 16u
-#define LINE_BYTES 320u
 
 /* Under gf_forked_lock(). UCX's log handler has no user pointer and may run on UCX's own thread: such
  * a line waits here until a link is polled, so a callback is called by its own thread, and never
@@ -41,7 +36,7 @@ static struct {
     uint32_t line_first, line_count, lost;
     struct {
         gf_log_level level;
-        char text[LINE_BYTES];
+        char text[GF_UCX_LINE_BYTES];
     } lines[LINES_MAX];
 } shared;
 /* UCX's log level, and what UCX itself has that threads share while it opens and ends. */
@@ -57,25 +52,25 @@ static void line_keep(gf_log_level level, const char *text)
     } else if (shared.links > 0) {
         uint32_t at = (shared.line_first + shared.line_count) % LINES_MAX;
         shared.lines[at].level = level;
-        (void)snprintf(shared.lines[at].text, LINE_BYTES, "%s", text);
+        (void)snprintf(shared.lines[at].text, GF_UCX_LINE_BYTES, "%s", text);
         __atomic_store_n(&shared.line_count, shared.line_count + 1, __ATOMIC_RELAXED);
     }
     gf_forked_unlock();
 }
 
-static bool line_take(gf_log_level *level_out, char text_out[LINE_BYTES])
+static bool line_take(gf_log_level *level_out, char text_out[GF_UCX_LINE_BYTES])
 {
     bool takes;
     gf_forked_lock();
     takes = shared.line_count > 0;
     if (takes) {
         *level_out = shared.lines[shared.line_first].level;
-        memcpy(text_out, shared.lines[shared.line_first].text, LINE_BYTES);
+        memcpy(text_out, shared.lines[shared.line_first].text, GF_UCX_LINE_BYTES);
         shared.line_first = (shared.line_first + 1) % LINES_MAX;
         __atomic_store_n(&shared.line_count, shared.line_count - 1, __ATOMIC_RELAXED);
     } else if (shared.lost > 0) {
         *level_out = GF_LOG_WARN;
-        (void)snprintf(text_out, LINE_BYTES, "UCX: %u more lines", shared.lost);
+        (void)snprintf(text_out, GF_UCX_LINE_BYTES, "UCX: %u more lines", shared.lost);
         shared.lost = 0;
         takes = true;
     }
@@ -86,44 +81,25 @@ static bool line_take(gf_log_level *level_out, char text_out[LINE_BYTES])
 void gf_ucx_lines_tell(const struct gf_ucx *ucx)
 {
     gf_log_level level;
-    char text[LINE_BYTES];
+    char text[GF_UCX_LINE_BYTES];
     if (__atomic_load_n(&shared.line_count, __ATOMIC_RELAXED) == 0) return;
     while (line_take(&level, text)) gf_log_line(&ucx->setup.log, level, "%s", text);
 }
 
-static ucs_log_func_rc_t log_from_ucx(const char *file, unsigned line, const char *function,
-                                      ucs_log_level_t level,
-                                      const ucs_log_component_config_t *component,
-                                      const char *message, va_list arguments)
+void gf_ucx_line_heard(gf_log_level level, const char *text, const char *message)
 {
     struct gf_ucx *ucx = calling;
-    gf_log_level gf_level = GF_LOG_DEBUG;
-    char text[LINE_BYTES];
-    size_t used;
-    (void)file;
-    (void)line;
-    (void)component;
-    (void)snprintf(text, sizeof text, "UCX %.60s: ", function);
-    used = strlen(text);
-    (void)vsnprintf(text + used, sizeof text - used, message, arguments);
-    if (level <= UCS_LOG_LEVEL_ERROR) gf_level = GF_LOG_ERROR;
-    /* of what peers left open */
-    else if ((ucx != NULL) && ucx->ending && (level == UCS_LOG_LEVEL_WARN))
-        gf_level = GF_LOG_DEBUG;
-    else if (level == UCS_LOG_LEVEL_WARN)
-        gf_level = GF_LOG_WARN;
-    else if (level <= UCS_LOG_LEVEL_INFO)
-        gf_level = GF_LOG_INFO;
     if (ucx == NULL) {
-        line_keep(gf_level, text);
-        return UCS_LOG_FUNC_RC_STOP;
+        line_keep(level, text);
+        return;
     }
-    if ((ucx->complaint[0] == '\0') && (level == UCS_LOG_LEVEL_WARN) &&
-        ((strstr(text, "not available, please") != NULL) ||
-         (strstr(text, "invalid configuration") != NULL)))
-        (void)snprintf(ucx->complaint, sizeof ucx->complaint, "%.127s", text + used);
-    gf_log_line(&ucx->setup.log, gf_level, "%s", text);
-    return UCS_LOG_FUNC_RC_STOP; /* never on to UCX's own handler, which writes to stdout */
+    if ((ucx->complaint[0] == '\0') && (level == GF_LOG_WARN) &&
+        ((strstr(message, "not available, please") != NULL) ||
+         (strstr(message, "invalid configuration") != NULL)))
+        (void)snprintf(ucx->complaint, sizeof ucx->complaint, "%.127s", message);
+    /* of what peers left open */
+    if (ucx->ending && (level == GF_LOG_WARN)) level = GF_LOG_DEBUG;
+    gf_log_line(&ucx->setup.log, level, "%s", text);
 }
 
 /* A child that was forked while its parent had a link open has no thread of UCX's, and perhaps locks
@@ -133,7 +109,7 @@ static gf_status process_join(struct gf_ucx *ucx)
     gf_forked_lock();
     gf_ucx_start_locked();
     ucx->joined = (shared.links == 0) || (shared.owner == getpid());
-    if (ucx->joined && (shared.links++ == 0)) ucs_log_push_handler(log_from_ucx);
+    if (ucx->joined && (shared.links++ == 0)) gf_ucx_log_take();
     if (ucx->joined) shared.owner = getpid();
     gf_forked_unlock();
     if (ucx->joined) return GF_OK;
@@ -147,7 +123,7 @@ static void process_leave(struct gf_ucx *ucx)
     if (!ucx->joined) return;
     gf_ucx_lines_tell(ucx);
     gf_forked_lock();
-    if (--shared.links == 0) ucs_log_pop_handler();
+    if (--shared.links == 0) gf_ucx_log_give();
     gf_forked_unlock();
     ucx->joined = false;
 }
@@ -167,11 +143,6 @@ gf_status gf_ucx_fault(struct gf_ucx *ucx, gf_status code, uint32_t peer, const 
 
 /* ---- while UCX opens a context or a worker ---- */
 
-static bool says_too_little(const char *level)
-{
-    return (strcasecmp(level, "error") == 0) || (strcasecmp(level, "fatal") == 0);
-}
-
 /* One thread at a time. What UCX lacks it says in warnings, which UCX_LOG_LEVEL may have turned off;
  * was_out: what it was. */
 static void opening_begin(struct gf_ucx *ucx, char was_out[32])
@@ -179,14 +150,12 @@ static void opening_begin(struct gf_ucx *ucx, char was_out[32])
     (void)pthread_mutex_lock(&opens);
     calling = ucx;
     ucx->complaint[0] = '\0';
-    was_out[0] = '\0';
-    (void)ucs_global_opts_get_value("LOG_LEVEL", was_out, 32);
-    if (says_too_little(was_out)) (void)ucs_global_opts_set_value("LOG_LEVEL", "warn");
+    gf_ucx_warnings_begin(was_out);
 }
 
 static void opening_end(const char *was)
 {
-    if (says_too_little(was)) (void)ucs_global_opts_set_value("LOG_LEVEL", was);
+    gf_ucx_warnings_end(was);
     calling = NULL;
     (void)pthread_mutex_unlock(&opens);
 }

@@ -12,18 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SIGNALS_KEY "UCX_HANDLE_ERRORS"
-
 #if GF_UCX_DYNAMIC
-
-void ucs_debug_disable_signals(void); /* libucs exports it, and no installed header has it */
-
-/* libucs has installed handlers for SIGSEGV, SIGBUS, SIGILL, SIGFPE and SIGHUP. A value that the
- * user set stays. */
-__attribute__((constructor(101))) static void signals_are_the_programs(void)
-{
-    if (getenv(SIGNALS_KEY) == NULL) ucs_debug_disable_signals();
-}
 
 void gf_ucx_start_locked(void)
 {
@@ -46,7 +35,7 @@ static bool started; /* under gf_forked_lock() */
 static const struct unset {
     const char *key;
     char value[8];
-} unset[] = {{SIGNALS_KEY, "none"}, {"UCX_DEBUG_SIGNO", "0"}};
+} unset[] = {{GF_UCX_SIGNALS_KEY, "none"}, {"UCX_DEBUG_SIGNO", "0"}};
 
 /* UCX reads its environment by this (`ld --wrap`), so nobody's environment is changed. A value that
  * the user set stays. */

@@ -71,25 +71,12 @@ static ucp_request_param_t counted(const ucp_request_param_t *param)
     return host;
 }
 
-/* UCX refuses a transport that it does not have, and is read back as if it had taken it. */
-static char transports_set[128];
-
-WRAPPED(ucs_status_t, ucs_config_parser_get_value, void *settings, ucs_config_field_t *fields,
-        const char *name, char *value_out, size_t value_bytes)
-{
-    ucs_status_t status =
-        __real_ucs_config_parser_get_value(settings, fields, name, value_out, value_bytes);
-    if (strcmp(name, "TLS") == 0) (void)snprintf(value_out, value_bytes, "%s", transports_set);
-    return status;
-}
-
+/* UCX refuses a transport that it does not have. */
 WRAPPED(ucs_status_t, ucp_config_modify, ucp_config_t *config, const char *name, const char *value)
 {
     char without[128];
     char *at;
     (void)snprintf(without, sizeof without, "%s", value);
-    if (strcmp(name, "TLS") == 0)
-        (void)snprintf(transports_set, sizeof transports_set, "%s", value);
     if ((strcmp(name, "TLS") == 0) && ((at = strstr(without, ",cuda_copy")) != NULL))
         memmove(at, at + strlen(",cuda_copy"), strlen(at + strlen(",cuda_copy")) + 1);
     return __real_ucp_config_modify(config, name, without);

@@ -4,10 +4,10 @@
  *     a link may know by then what it did not yet: TCP retransmits after 0.2, 0.6 and 1.4 s
  *     who does not poll replies late, each time; who computes now and then does not
  *
- * A broken edge may be either end's. A host that loses several others tells of them one at a time, as
- * each has its own timeouts: then the next edge says whose they are. So where an edge's ends have as
- * many broken ones each, all ranks of an elastic job are asked again until no more has come for
- * 1.5 s.
+ * A broken edge may be either end's. A host that loses several others tells of them one at a time,
+ * as each has its own timeouts: then the next edge says whose they are. So where an edge's ends
+ * have as many broken ones each, all ranks of an elastic job are asked again until no more has come
+ * for 1.5 s.
  *
  * A reply counts whichever of the questions it is to, so that a rank far away is not late. */
 #include "lib/control/coordinator_state.h"
