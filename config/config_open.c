@@ -5,7 +5,7 @@
 #include "config/config_source.h"
 #include "drivers/fault.h"
 #include "lib/settings/settings.h"
-#include "lib/settings/told.h"
+#include "lib/settings/with_error.h"
 #include "drivers/arithmetic.h"
 
 /* Each row of the table, and what no file has. */
@@ -41,13 +41,13 @@ static gf_status config_open(const struct gf_config *config, const char *origin,
     gf_status status;
     if (gf_config_need(config, needs, why) != GF_OK)
         return gf_source_refuse(error_out, origin, 0, "%s", why);
-    status = gf_measure_told(config, tensors, tensor_count, why, &footprint);
+    status = gf_measure_with_error(config, tensors, tensor_count, why, &footprint);
     if (status == GF_OK) {
         *memory_out = take(64, footprint.control_bytes);
         if (*memory_out == NULL)
             return gf_config_refuse(error_out, GF_ERR_SYSTEM, "%s: no memory was given", origin);
-        status = gf_open_told(config, tensors, tensor_count, *memory_out, footprint.control_bytes,
-                              why, gf_out);
+        status = gf_open_with_error(config, tensors, tensor_count, *memory_out,
+                                    footprint.control_bytes, why, gf_out);
     }
     if (status != GF_OK)
         (void)snprintf(error_out, GF_CONFIG_ERROR_BYTES, "%s",

@@ -86,7 +86,7 @@ gf_status gf_address_resolve(const char *address, uint64_t patience_ns, char *nu
     }
     if (!gf_address_named(address)) {
         (void)snprintf(why_out, GF_RESOLVE_WHY_BYTES,
-                       gf_place_lacks_scope(address, true)
+                       gf_addr_lacks_scope(address, true)
                            ? "a link-local address wants its interface behind it, as "
                              "[fe80::a%%eth0]:7117"
                            : "allowed is host:port or IP:port with a port from 1 to 65535");

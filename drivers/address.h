@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-struct gf_place {
+struct gf_addr {
     uint16_t family;      /* AF_INET or AF_INET6; 0: none */
     uint16_t port;        /* in network order, as the address is */
     unsigned char ip[16]; /* unused bytes are zero */
@@ -21,25 +21,25 @@ struct gf_place {
 
 /* False, and no place: neither IPv4 nor IPv6. address: a whole sockaddr_in or sockaddr_in6, not
  * NULL. */
-bool gf_place_of(const void *address, struct gf_place *place_out);
+bool gf_addr_of(const void *address, struct gf_addr *addr_out);
 /* Of a socket's own end, or of its peer's; false: it has none, or is no socket of IP. */
-bool gf_place_of_fd(int fd, bool of_peer, struct gf_place *place_out);
+bool gf_addr_of_fd(int fd, bool of_peer, struct gf_addr *addr_out);
 /* Is it a socket that listens? */
 bool gf_fd_listens(int fd);
 /* "26000-31999"; empty: 0 and 0. False: it is not first-last within 1-65535. */
 bool gf_ports_parse(const char *text, unsigned *first_out, unsigned *last_out);
 /* "10.0.0.1", or with a port "10.0.0.1:7117" or "[fd00::1]:7117"; false: it is anything else. A
  * link-local address has its interface behind it, [fe80::a%eth0]:7117, by name or number. */
-bool gf_place_parse(const char *text, bool with_port, struct gf_place *place_out);
+bool gf_addr_parse(const char *text, bool with_port, struct gf_addr *addr_out);
 /* One that another host has said, with a port: what its interface is called there is nothing here,
  * where `scope` leads to that address. */
-bool gf_place_parse_told(const char *text, uint32_t scope, struct gf_place *place_out);
-bool gf_place_is_link_local(const struct gf_place *place);
+bool gf_addr_parse_peer(const char *text, uint32_t scope, struct gf_addr *addr_out);
+bool gf_addr_is_link_local(const struct gf_addr *addr);
 /* Would it be an address but for the interface that it lacks? */
-bool gf_place_lacks_scope(const char *text, bool with_port);
-bool gf_place_is_loopback(const struct gf_place *place);
+bool gf_addr_lacks_scope(const char *text, bool with_port);
+bool gf_addr_is_loopback(const struct gf_addr *addr);
 /* ::ffff:10.0.0.1 is IPv4's 10.0.0.1. */
-void gf_place_plain(struct gf_place *place);
+void gf_addr_plain(struct gf_addr *addr);
 
 #ifdef __cplusplus
 }

@@ -27,7 +27,7 @@ struct gf_ticks {
     uint64_t tick, ns;           /* of the last reading */
     uint64_t rate_tick, rate_ns; /* of the one that the rate counts from */
     uint64_t rate;               /* ns a tick, times 2^32; 0: not known */
-    uint64_t told_ns;
+    uint64_t returned_ns;
 };
 void gf_ticks_begin(struct gf_ticks *ticks, const struct gf_clock *clock);
 uint64_t gf_ticks_now(struct gf_ticks *ticks); /* never goes back */

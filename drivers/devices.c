@@ -42,8 +42,8 @@ bool gf_devices_next(const char **list, char *name_out, size_t name_bytes)
     return bytes > 0;
 }
 
-bool gf_device_place(const char *name, uint16_t family, struct gf_place *place_out, char *text_out,
-                     size_t text_bytes)
+bool gf_device_addr(const char *name, uint16_t family, struct gf_addr *addr_out, char *text_out,
+                    size_t text_bytes)
 {
     const char *version = (family == AF_INET) ? "IPv4" : "IPv6";
     struct ifaddrs *all = NULL;
@@ -60,13 +60,13 @@ bool gf_device_place(const char *name, uint16_t family, struct gf_place *place_o
                    name, version);
     used = strlen(text_out);
     for (const struct ifaddrs *one = all; (one != NULL) && !found; one = one->ifa_next) {
-        struct gf_place place;
+        struct gf_addr addr;
         if ((one->ifa_addr == NULL) || (one->ifa_addr->sa_family != family) ||
-            !gf_place_of(one->ifa_addr, &place))
+            !gf_addr_of(one->ifa_addr, &addr))
             continue;
-        place.port = 0;
+        addr.port = 0;
         found = strcmp(one->ifa_name, name) == 0;
-        if (found) *place_out = place;
+        if (found) *addr_out = addr;
         (void)snprintf(text_out + used, text_bytes - used, " %s", one->ifa_name);
         used += strlen(text_out + used);
     }
@@ -75,34 +75,34 @@ bool gf_device_place(const char *name, uint16_t family, struct gf_place *place_o
 }
 
 /* Of a mask as an address. */
-static uint32_t mask_bits(const struct gf_place *mask)
+static uint32_t mask_bits(const struct gf_addr *mask)
 {
     uint32_t bits = 0;
     for (size_t i = 0; i < sizeof mask->ip; i++) bits += (uint32_t)__builtin_popcount(mask->ip[i]);
     return bits;
 }
 
-void gf_device_of(const struct gf_place *place, struct gf_device_at *device_out)
+void gf_device_of(const struct gf_addr *addr, struct gf_device_at *device_out)
 {
     struct ifaddrs *all = NULL;
     memset(device_out, 0, sizeof *device_out);
     if (getifaddrs(&all) != 0) return;
     for (const struct ifaddrs *one = all; one != NULL; one = one->ifa_next) {
-        struct gf_place at;
-        struct gf_place mask;
-        if ((one->ifa_addr == NULL) || (one->ifa_addr->sa_family != place->family) ||
-            !gf_place_of(one->ifa_addr, &at) || (memcmp(at.ip, place->ip, sizeof at.ip) != 0))
+        struct gf_addr at;
+        struct gf_addr mask;
+        if ((one->ifa_addr == NULL) || (one->ifa_addr->sa_family != addr->family) ||
+            !gf_addr_of(one->ifa_addr, &at) || (memcmp(at.ip, addr->ip, sizeof at.ip) != 0))
             continue;
         (void)snprintf(device_out->name, sizeof device_out->name, "%s", one->ifa_name);
-        if ((one->ifa_netmask != NULL) && gf_place_of(one->ifa_netmask, &mask))
+        if ((one->ifa_netmask != NULL) && gf_addr_of(one->ifa_netmask, &mask))
             device_out->network_bits = mask_bits(&mask);
         break;
     }
     freeifaddrs(all);
 }
 
-void gf_devices_places(const char *asked, uint32_t local, uint16_t family,
-                       struct gf_place *places_out, uint32_t places_max)
+void gf_devices_addrs(const char *asked, uint32_t local, uint16_t family, struct gf_addr *addrs_out,
+                      uint32_t addrs_max)
 {
     char group[GF_TEXT_MAX];
     char name[GF_TEXT_MAX];
@@ -110,7 +110,7 @@ void gf_devices_places(const char *asked, uint32_t local, uint16_t family,
     const char *list = group;
     uint32_t count = 0;
     gf_devices_group(asked, local, group);
-    memset(places_out, 0, places_max * sizeof *places_out);
-    while ((count < places_max) && gf_devices_next(&list, name, sizeof name))
-        if (gf_device_place(name, family, &places_out[count], text, sizeof text)) count++;
+    memset(addrs_out, 0, addrs_max * sizeof *addrs_out);
+    while ((count < addrs_max) && gf_devices_next(&list, name, sizeof name))
+        if (gf_device_addr(name, family, &addrs_out[count], text, sizeof text)) count++;
 }

@@ -15,18 +15,18 @@ uint32_t gf_devices_most(const char *asked);
 bool gf_devices_next(const char **list, char *name_out, size_t name_bytes);
 /* The first address of that family that an interface has; its port is 0. False: text_out says why,
  * and names the interfaces that have one. May allocate. */
-bool gf_device_place(const char *name, uint16_t family, struct gf_place *place_out, char *text_out,
-                     size_t text_bytes);
+bool gf_device_addr(const char *name, uint16_t family, struct gf_addr *addr_out, char *text_out,
+                    size_t text_bytes);
 /* The interface of this host that has an address, and of how many bits its network is. */
 struct gf_device_at {
     char name[32]; /* empty: none has it */
     uint32_t network_bits;
 };
 /* May allocate. */
-void gf_device_of(const struct gf_place *place, struct gf_device_at *device_out);
-/* The addresses of that rank's devices, as far as they have one; the rest of places_out[] has family
+void gf_device_of(const struct gf_addr *addr, struct gf_device_at *device_out);
+/* The addresses of that rank's devices, as far as they have one; the rest of addrs_out[] has family
  * 0. May allocate. */
-void gf_devices_places(const char *asked, uint32_t local, uint16_t family,
-                       struct gf_place *places_out, uint32_t places_max);
+void gf_devices_addrs(const char *asked, uint32_t local, uint16_t family, struct gf_addr *addrs_out,
+                      uint32_t addrs_max);
 
 #endif

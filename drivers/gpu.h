@@ -35,7 +35,7 @@ struct gf_gpu_setup {
     uint32_t ordinal;    /* GF_ORDINAL(n); 0: local, modulo the devices that this process sees */
     uint32_t local;      /* the rank's place in its node */
     size_t device_bytes; /* arena taken once at open; 0 on the host */
-    uint32_t events_max; /* for mark() */
+    uint32_t events_max; /* for event_record() */
     uint64_t idle_ns;    /* closing waits so long for the device's work; 0, and at most: 2 s */
     struct gf_gpu_kernels kernels; /* on the host none, and the ops to use */
     struct gf_log log;
@@ -117,14 +117,13 @@ struct gf_gpu_driver {
     gf_status (*launch)(struct gf_queue *queue, uint32_t kernel, uint32_t blocks, uint32_t threads,
                         void **args);
     /* The other stream's later work waits for what the queue holds now. GF_ERR_STATE, here and of
-     * mark(): a stream that is not the context's own captures a graph, and nothing has changed. */
-    gf_status (*lead)(struct gf_queue *queue, gf_queue_handle other);
-    /* Event `event` < events_max is reached once all that the queue holds now is done. Marking
-     * again moves it. */
-    gf_status (*mark)(struct gf_queue *queue, uint32_t event);
-    gf_status (*reached)(struct gf_gpu *gpu, uint32_t event); /* GF_OK; GF_AGAIN */
+     * event_record(): a stream that is not the context's own captures a graph, and nothing has changed. */
+    gf_status (*stream_wait)(struct gf_queue *queue, gf_queue_handle other);
+    /* Event `event` < events_max is complete once all that the queue holds now is done. Recording it again moves it. */
+    gf_status (*event_record)(struct gf_queue *queue, uint32_t event);
+    gf_status (*event_query)(struct gf_gpu *gpu, uint32_t event); /* GF_OK; GF_AGAIN */
     /* The same of an event of the appliance's, as it was recorded last. */
-    gf_status (*reached_theirs)(struct gf_gpu *gpu, gf_event_handle event);
+    gf_status (*their_event_query)(struct gf_gpu *gpu, gf_event_handle event);
     /* GF_OK: all that was queued is done; GF_AGAIN */
     gf_status (*finished)(struct gf_queue *queue);
     /* The arena exported to devices of this node, of this process too. All three NULL: this driver

@@ -292,7 +292,7 @@ static gf_status own_get(struct gf_identity *identity, struct gf_fault *fault_ou
     if ((truth_get("GF_REJOIN", &identity->rejoin, fault_out) < 0) ||
         (truth_get("GF_ELASTIC", &identity->elastic, fault_out) < 0))
         return GF_ERR_CONFIG;
-    identity->place_said = coordinator != NULL;
+    identity->coordinator_set = coordinator != NULL;
     identity->is_separate = (coordinator != NULL) && (strcmp(coordinator, "separate") == 0);
     if ((coordinator != NULL) && !identity->is_separate && (strcmp(coordinator, "rank0") != 0))
         return refuse(fault_out, "GF_COORDINATOR", coordinator, "rank0 or separate");
@@ -333,10 +333,10 @@ gf_status gf_identity_get(struct gf_identity *identity_out, struct gf_fault *fau
     return GF_OK;
 }
 
-const char *gf_identity_address(const struct gf_identity *identity, const char *said)
+const char *gf_identity_address(const struct gf_identity *identity, const char *given)
 {
     if (identity->address[0] != 0) return identity->address;
-    return (said[0] != 0) ? said : identity->master;
+    return (given[0] != 0) ? given : identity->master;
 }
 
 /* Shells often have MASTER_ADDR=localhost: that is no sign of other ranks. */

@@ -19,11 +19,11 @@ struct gf_identity {
     char address[GF_TEXT_MAX]; /* GF_ADDRESS, IP:port or host:port; empty where it is not set */
     /* where torchrun's ranks meet if nobody says an address; likewise, or empty */
     char master[GF_TEXT_MAX];
-    bool rejoin;        /* GF_REJOIN is 1 */
-    bool elastic;       /* GF_ELASTIC is 1 */
-    bool place_said;    /* GF_COORDINATOR is set, */
-    bool is_separate;   /* to "separate" */
-    const char *source; /* "GF_RANK", "SLURM_PROCID", ..: for logs and errors */
+    bool rejoin;          /* GF_REJOIN is 1 */
+    bool elastic;         /* GF_ELASTIC is 1 */
+    bool coordinator_set; /* GF_COORDINATOR is set, */
+    bool is_separate;     /* to "separate" */
+    const char *source;   /* "GF_RANK", "SLURM_PROCID", ..: for logs and errors */
 };
 
 /* Of the port that is made from torchrun's: beside what gf-run (10000-19999), rendezvous.ports and
@@ -39,7 +39,7 @@ struct gf_identity {
 gf_status gf_identity_get(struct gf_identity *identity_out, struct gf_fault *fault_out);
 
 /* GF_ADDRESS, else `said`, the configuration's, else torchrun's; empty: nobody says one. */
-const char *gf_identity_address(const struct gf_identity *identity, const char *said);
+const char *gf_identity_address(const struct gf_identity *identity, const char *given);
 
 /* What GF_JOB and --job of the tools say: a number as it is, a name by its hash. 0: it is neither,
  * or 0. */

@@ -90,7 +90,7 @@ struct gf_link_setup {
     uint32_t files_beside;
     /* this host's addresses, beside the one that leads to the job's, at which it listens too, with
      * the same port; family 0 ends them */
-    struct gf_place data_places[GF_DATA_PLACES_MAX];
+    struct gf_addr data_addrs[GF_DATA_PLACES_MAX];
     /* open, and for longer than the link. NULL: all messages lie in host memory */
     struct gf_gpu *gpu;
     gf_mem device; /* of it: where messages may lie, should the link reach it */

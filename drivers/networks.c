@@ -9,32 +9,31 @@
 #include "drivers/lines.h"
 
 /* Up, and no loopback; its address of that family, without a port, and the mask. */
-static bool device_has(const struct ifaddrs *one, uint16_t family, struct gf_place *ip_out,
-                       struct gf_place *mask_out)
+static bool device_has(const struct ifaddrs *one, uint16_t family, struct gf_addr *ip_out,
+                       struct gf_addr *mask_out)
 {
     const unsigned wanted = IFF_UP | IFF_RUNNING;
     if ((one->ifa_addr == NULL) || (one->ifa_netmask == NULL)) return false;
     if ((one->ifa_addr->sa_family != family) || (one->ifa_flags & IFF_LOOPBACK)) return false;
     if ((one->ifa_flags & wanted) != wanted) return false;
-    if (!gf_place_of(one->ifa_addr, ip_out) || !gf_place_of(one->ifa_netmask, mask_out))
-        return false;
+    if (!gf_addr_of(one->ifa_addr, ip_out) || !gf_addr_of(one->ifa_netmask, mask_out)) return false;
     /* each device has an address of fe80::/64 */
-    return !gf_place_is_link_local(ip_out);
+    return !gf_addr_is_link_local(ip_out);
 }
 
 static bool on_network(const unsigned char *a, const unsigned char *b, const unsigned char *mask)
 {
-    for (size_t i = 0; i < sizeof((struct gf_place *)0)->ip; i++)
+    for (size_t i = 0; i < sizeof((struct gf_addr *)0)->ip; i++)
         if (((a[i] ^ b[i]) & mask[i]) != 0) return false;
     return true;
 }
 
 static bool pair_find(const struct ifaddrs *all, const struct ifaddrs *own,
-                      const struct gf_place *ip, struct gf_network_pair *pair_out)
+                      const struct gf_addr *ip, struct gf_network_pair *pair_out)
 {
     for (const struct ifaddrs *one = all; one != NULL; one = one->ifa_next) {
-        struct gf_place other;
-        struct gf_place mask;
+        struct gf_addr other;
+        struct gf_addr mask;
         if ((strcmp(one->ifa_name, own->ifa_name) == 0) ||
             !device_has(one, ip->family, &other, &mask) || !on_network(other.ip, ip->ip, mask.ip))
             continue;
@@ -46,15 +45,15 @@ static bool pair_find(const struct ifaddrs *all, const struct ifaddrs *own,
     return false;
 }
 
-bool gf_network_pair(const struct gf_place *own, const struct gf_place *to,
+bool gf_network_pair(const struct gf_addr *own, const struct gf_addr *to,
                      struct gf_network_pair *pair_out)
 {
     struct ifaddrs *all = NULL;
     bool found = false;
     if (getifaddrs(&all) != 0) return false;
     for (const struct ifaddrs *one = all; (one != NULL) && !found; one = one->ifa_next) {
-        struct gf_place ip;
-        struct gf_place mask;
+        struct gf_addr ip;
+        struct gf_addr mask;
         if (!device_has(one, own->family, &ip, &mask) ||
             (memcmp(ip.ip, own->ip, sizeof ip.ip) != 0))
             continue;
@@ -71,8 +70,8 @@ bool gf_network_shared(const char *name, struct gf_network_pair *pair_out)
     bool found = false;
     if (getifaddrs(&all) != 0) return false;
     for (const struct ifaddrs *one = all; (one != NULL) && !found; one = one->ifa_next) {
-        struct gf_place ip;
-        struct gf_place mask;
+        struct gf_addr ip;
+        struct gf_addr mask;
         if (strcmp(one->ifa_name, name) != 0) continue;
         found = (device_has(one, AF_INET, &ip, &mask) || device_has(one, AF_INET6, &ip, &mask)) &&
                 pair_find(all, one, &ip, pair_out);

@@ -18,7 +18,7 @@ struct gf_network_pair {
 
 /* The device that has `own`, where `to` is on its network and another one of this host is, too.
  * false: there is none. May allocate. */
-bool gf_network_pair(const struct gf_place *own, const struct gf_place *to,
+bool gf_network_pair(const struct gf_addr *own, const struct gf_addr *to,
                      struct gf_network_pair *pair_out);
 /* The same, of a device by its name and any address of its network. */
 bool gf_network_shared(const char *name, struct gf_network_pair *pair_out);

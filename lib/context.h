@@ -90,7 +90,7 @@ struct gf_context {
     gf_algorithm algorithm; /* what is asked for, known when the warm-up ends (choose.h) */
     /* direct's in this generation: fewer after ranks have gone, which the memory has room for */
     uint32_t lane_ranks;
-    struct gf_waiting waiting;
+    struct gf_wait_state wait_state;
     struct gf_polled polled;
     struct gf_failing failing;
 

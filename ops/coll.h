@@ -30,7 +30,7 @@ typedef enum gf_coll_state {
 #define GF_COLL_REQS_MAX 64u /* slots of one collective, half of them a direction */
 
 #define GF_COLL_WINDOW_MAX (GF_COLL_REQS_MAX / 2)
-#define GF_COLL_ELEM_BYTES_MAX 16u /* fold_elem_bytes, at most */
+#define GF_COLL_ELEM_BYTES_MAX 16u /* reduce_elem_bytes, at most */
 
 struct gf_coll;
 struct gf_coll_kind;
@@ -62,10 +62,10 @@ struct gf_coll_plan {
     uint64_t tag;  /* gf_tag(..), moves are added */
     uint64_t base; /* what check and sources call element 0 of data */
     /* How values are combined; NULL: ops->sum. Must be commutative; dst = fold(dst, src). */
-    gf_status (*fold)(void *arg, gf_mem dst, gf_mem src, uint64_t elem_count);
-    void *fold_arg;
-    size_t fold_elem_bytes; /* size of an element where fold is set; else 0 */
-    uint32_t fold_number;   /* which fold: ranks with different ones do not meet in direct */
+    gf_status (*reduce)(void *arg, gf_mem dst, gf_mem src, uint64_t elem_count);
+    void *reduce_arg;
+    size_t reduce_elem_bytes; /* size of an element where fold is set; else 0 */
+    uint32_t reduce_number;   /* which fold: ranks with different ones do not meet in direct */
 };
 
 /* All but the last part is set by the owner before gf_coll_start(). */
@@ -198,11 +198,12 @@ gf_status gf_coll_test(struct gf_coll *coll, uint32_t msg);
 static inline size_t gf_coll_elem_bytes(const struct gf_coll *coll)
 {
     if (coll->plan.collective == GF_COLL_BARRIER) return sizeof(uint64_t); /* its token */
-    if (coll->plan.fold != NULL) return coll->plan.fold_elem_bytes;
+    if (coll->plan.reduce != NULL) return coll->plan.reduce_elem_bytes;
     return gf_type_bytes(coll->plan.type);
 }
 /* data[first..] = fold(data, staging) with the check. */
-gf_status gf_coll_fold(struct gf_coll *coll, uint64_t first_elem, gf_mem src, uint64_t elem_count);
+gf_status gf_coll_reduce(struct gf_coll *coll, uint64_t first_elem, gf_mem src,
+                         uint64_t elem_count);
 /* Block `index` of elem_count over size: ceil division, the last short or empty. */
 void gf_coll_block(uint64_t elem_count, uint32_t size, uint32_t index, uint64_t *first_out,
                    uint64_t *count_out);

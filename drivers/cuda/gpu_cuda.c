@@ -205,7 +205,7 @@ static gf_status cuda_launch(struct gf_queue *queue, uint32_t kernel, uint32_t b
                        stream_of(queue->stream), args, NULL);
 }
 
-static gf_status cuda_lead(struct gf_queue *queue, gf_queue_handle other)
+static gf_status cuda_stream_wait(struct gf_queue *queue, gf_queue_handle other)
 {
     struct cuda_gpu *cuda = cuda_of(queue->gpu);
     CUstream later = stream_of(other);
@@ -219,7 +219,7 @@ static gf_status cuda_lead(struct gf_queue *queue, gf_queue_handle other)
     return gf_cuda_leave(cuda, status);
 }
 
-static gf_status cuda_mark(struct gf_queue *queue, uint32_t event)
+static gf_status cuda_event_record(struct gf_queue *queue, uint32_t event)
 {
     struct cuda_gpu *cuda = cuda_of(queue->gpu);
     GF_ASSERT(event < cuda->event_count);
@@ -240,14 +240,14 @@ static gf_status seen(struct cuda_gpu *cuda, gf_status status)
     return (status < 0) ? status : gf_cuda_leave(cuda, gf_cuda_stage_arrived(cuda));
 }
 
-static gf_status cuda_reached(struct gf_gpu *gpu, uint32_t event)
+static gf_status cuda_event_query(struct gf_gpu *gpu, uint32_t event)
 {
     struct cuda_gpu *cuda = cuda_of(gpu);
     GF_ASSERT(event < cuda->event_count);
     return seen(cuda, CUDA_WITHIN(cuda, event_query, cuda->events[event]));
 }
 
-static gf_status cuda_reached_theirs(struct gf_gpu *gpu, gf_event_handle event)
+static gf_status cuda_their_event_query(struct gf_gpu *gpu, gf_event_handle event)
 {
     return CUDA_WITHIN(cuda_of(gpu), event_query, (CUevent)(uintptr_t)event);
 }
@@ -293,10 +293,10 @@ const struct gf_gpu_driver gf_gpu_cuda = {
     .is_device = cuda_is_device,
     .zero = cuda_zero,
     .launch = cuda_launch,
-    .lead = cuda_lead,
-    .mark = cuda_mark,
-    .reached = cuda_reached,
-    .reached_theirs = cuda_reached_theirs,
+    .stream_wait = cuda_stream_wait,
+    .event_record = cuda_event_record,
+    .event_query = cuda_event_query,
+    .their_event_query = cuda_their_event_query,
     .finished = cuda_finished,
     .export_arena = gf_cuda_export,
     .import_arena = gf_cuda_import,

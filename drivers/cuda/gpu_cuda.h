@@ -114,12 +114,12 @@ struct cuda_gpu {
     size_t mapped_bytes;                 /* of the arena, by cuMemCreate(); 0: by cuMemAlloc() */
     CUmemGenericAllocationHandle memory; /* what is mapped there */
     CUmodule module;
-    bool stages, stages_said; /* some range is staged; and that was said */
+    bool stages, staging_logged; /* some range is staged; and that was said */
     struct cuda_staged staged[CUDA_STAGED_MAX];
     /* numbers arrivals_first .. arrivals_end - 1, modulo their count */
     struct cuda_arrival arrivals[CUDA_ARRIVALS_MAX];
     uint32_t arrivals_first, arrivals_end;
-    CUevent cross; /* of lead(): a wait has taken what it needs when it returns */
+    CUevent cross; /* of stream_wait(): a wait has taken what it needs when it returns */
     uint32_t event_count, kernel_count;
     CUevent *events;     /* [event_count], after this struct */
     CUfunction *kernels; /* [kernel_count], after the events */

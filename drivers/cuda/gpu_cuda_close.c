@@ -49,7 +49,7 @@ bool gf_cuda_idle(struct cuda_gpu *cuda, bool all)
     return idle;
 }
 
-static void said(const struct cuda_gpu *cuda, const struct gf_fault *fault)
+static void fault_log(const struct cuda_gpu *cuda, const struct gf_fault *fault)
 {
     gf_log_line(&cuda->log, GF_LOG_WARN, "closing: %s", fault->text);
 }
@@ -60,7 +60,7 @@ bool gf_cuda_enter_last(struct cuda_gpu *cuda)
     for (int tries = 0; (tries < 2) && !entered; tries++) {
         struct gf_fault fault = {.code = GF_OK};
         entered = gf_cuda_push(cuda, &fault) >= 0;
-        if (!entered) said(cuda, &fault);
+        if (!entered) fault_log(cuda, &fault);
     }
     return entered;
 }
@@ -68,13 +68,13 @@ bool gf_cuda_enter_last(struct cuda_gpu *cuda)
 void gf_cuda_leave_last(struct cuda_gpu *cuda)
 {
     struct gf_fault fault = {.code = GF_OK};
-    if (gf_cuda_pop(cuda, &fault) < 0) said(cuda, &fault);
+    if (gf_cuda_pop(cuda, &fault) < 0) fault_log(cuda, &fault);
 }
 
 void gf_cuda_given(struct cuda_gpu *cuda, CUresult result, const char *call)
 {
     struct gf_fault fault = {.code = GF_OK};
-    if (gf_cuda_result(cuda, result, call, &fault) < 0) said(cuda, &fault);
+    if (gf_cuda_result(cuda, result, call, &fault) < 0) fault_log(cuda, &fault);
 }
 
 /* Also of an open that failed half way. */

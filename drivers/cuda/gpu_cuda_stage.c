@@ -73,7 +73,7 @@ gf_status gf_cuda_stage_arrived(struct cuda_gpu *cuda)
 }
 
 /* A place for one more; they are few, so that it waits for next to nothing. */
-static gf_status place_await(struct cuda_gpu *cuda)
+static gf_status slot_await(struct cuda_gpu *cuda)
 {
     const uint64_t end_ns = gf_clock_monotonic.now_ns(NULL) + cuda->idle_ns;
     while (cuda->arrivals_end - cuda->arrivals_first == CUDA_ARRIVALS_MAX) {
@@ -131,7 +131,7 @@ gf_status gf_cuda_stage_copy(struct cuda_gpu *cuda, CUstream stream, gf_mem dst,
         src = (gf_mem)(uintptr_t)from;
     }
     if (to == NULL) return CUDA_TOLD(cuda, copy, dst, src, size_bytes, stream);
-    if ((status = place_await(cuda)) < 0) return status;
+    if ((status = slot_await(cuda)) < 0) return status;
     struct cuda_arrival *arrival = arrival_at(cuda, cuda->arrivals_end);
     if (src != (gf_mem)(uintptr_t)to)
         status = CUDA_TOLD(cuda, copy, (CUdeviceptr)(uintptr_t)to, src, size_bytes, stream);
@@ -170,13 +170,13 @@ gf_status gf_cuda_stage_add(struct cuda_gpu *cuda, void *base, size_t size_bytes
     }
     *range = (struct cuda_staged){.base = base, .mirror = mirror, .size_bytes = size_bytes};
     cuda->stages = true;
-    if (!cuda->stages_said)
+    if (!cuda->staging_logged)
         gf_log_line(&cuda->log, GF_LOG_WARN,
                     "%s: copies pass through %zu bytes that the CUDA driver allocates, which "
                     "costs a copy by the CPU each way; where memory may be locked (ulimit -l, "
                     "privileges of a container) none is needed",
                     refused.text, size_bytes);
-    cuda->stages_said = true;
+    cuda->staging_logged = true;
     return GF_OK;
 }
 

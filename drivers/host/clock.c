@@ -87,6 +87,6 @@ uint64_t gf_ticks_now(struct gf_ticks *ticks)
         uint64_t passed = counter() - ticks->tick;
         ns = (passed < SPAN_TICKS) ? ticks->ns + ((passed * ticks->rate) >> 32) : clock_read(ticks);
     }
-    if (ns > ticks->told_ns) ticks->told_ns = ns;
-    return ticks->told_ns;
+    if (ns > ticks->returned_ns) ticks->returned_ns = ns;
+    return ticks->returned_ns;
 }

@@ -29,7 +29,7 @@ static void host_close(struct gf_gpu *gpu)
 }
 
 /* Nothing is ever outstanding, on a stream that does not exist. */
-static gf_status host_lead(struct gf_queue *queue, gf_queue_handle other)
+static gf_status host_stream_wait(struct gf_queue *queue, gf_queue_handle other)
 {
     if (other == 0) return GF_OK;
     return gf_fault_set(
@@ -38,10 +38,10 @@ static gf_status host_lead(struct gf_queue *queue, gf_queue_handle other)
         (unsigned long long)other);
 }
 
-static gf_status host_mark(struct gf_queue *queue, uint32_t event)
+static gf_status host_event_record(struct gf_queue *queue, uint32_t event)
 {
     (void)event;
-    return host_lead(queue, queue->stream);
+    return host_stream_wait(queue, queue->stream);
 }
 
 const struct gf_gpu_driver gf_gpu_host = {
@@ -50,6 +50,6 @@ const struct gf_gpu_driver gf_gpu_host = {
     .state_bytes = host_state_bytes,
     .open = host_open,
     .close = host_close,
-    .lead = host_lead,
-    .mark = host_mark,
+    .stream_wait = host_stream_wait,
+    .event_record = host_event_record,
 };

@@ -156,7 +156,7 @@ static void peers_forget(struct gf_node *node)
         if (peer != node->rank) node->peers[peer] = (struct node_peer){.region = NULL};
     node->pair_count = node->up_count = 0;
     node->pulls = GF_RANK_NONE;
-    node->untold = 0;
+    node->unanswered = 0;
     gf_node_device_forget(node);
 }
 
@@ -165,7 +165,7 @@ static void peers_forget(struct gf_node *node)
 /* Where all ranks tell the same, no network is opened. So who may not map some of them, or has a
  * region of another size, tells something else; with whom it shares is seen when peers are
  * connected. The room is kept: what is lowered meanwhile refuses nothing. */
-static uint64_t node_told(struct gf_node *node)
+static uint64_t node_identity(struct gf_node *node)
 {
     if (!node->shared || !gf_node_room_take(node)) return node->alone;
     return gf_fnv_u64(node->host, node->region_bytes);
@@ -195,12 +195,12 @@ static gf_status take(struct gf_node *node)
     own->region_bytes = node->region_bytes;
     node->link->region_bytes = node->region_bytes;
     node->link->private_bytes = node->shared ? 0 : node->memory_bytes;
-    node->link->node = node_told(node);
+    node->link->node = node_identity(node);
     if (node->shared) gf_node_messages_begin(node);
-    if ((why != NULL) && !node->said_alone)
+    if ((why != NULL) && !node->alone_logged)
         gf_log_line(&node->log, GF_LOG_WARN,
                     "link: rank %u shares no memory with ranks of this host: %s", node->rank, why);
-    node->said_alone = (why != NULL);
+    node->alone_logged = (why != NULL);
     return GF_OK;
 }
 

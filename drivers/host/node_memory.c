@@ -372,11 +372,11 @@ bool gf_node_room_take(struct gf_node *node)
     return true;
 }
 
-static unsigned char *place_of(const struct gf_node *node, uint32_t slot)
+static unsigned char *range_of(const struct gf_node *node, uint32_t slot)
 {
     if (node->room == NULL) return NULL;
-    unsigned char *place = node->room_first + slot * node->memory_bytes;
-    return in_room(node, place + node->memory_bytes - 1) ? place : NULL;
+    unsigned char *range = node->room_first + slot * node->memory_bytes;
+    return in_room(node, range + node->memory_bytes - 1) ? range : NULL;
 }
 
 void gf_node_room_trim(struct gf_node *node, uint32_t slots)
@@ -399,12 +399,12 @@ void gf_node_room_give(struct gf_node *node)
 
 /* At the place of its slot, which is no more than the kernel has given already; where its pages are
  * others, anywhere. */
-static unsigned char *place_map(const struct gf_node *node, uint32_t slot, int fd, size_t bytes)
+static unsigned char *range_map(const struct gf_node *node, uint32_t slot, int fd, size_t bytes)
 {
-    unsigned char *place = (bytes == node->memory_bytes) ? place_of(node, slot) : NULL;
-    if ((place != NULL) &&
-        (mmap(place, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED))
-        return place;
+    unsigned char *range = (bytes == node->memory_bytes) ? range_of(node, slot) : NULL;
+    if ((range != NULL) &&
+        (mmap(range, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED))
+        return range;
     return gf_node_fd_map(fd, bytes);
 }
 
@@ -421,7 +421,7 @@ unsigned char *gf_node_memory_map(const struct gf_node *node, uint32_t slot,
         *why_out = "what came is not the memory that was offered";
         return NULL;
     }
-    memory = place_map(node, slot, fd, offer->memory_bytes);
+    memory = range_map(node, slot, fd, offer->memory_bytes);
     if (memory == NULL) {
         *why_out = (errno == ENOMEM)
                        ? "its memory cannot be mapped: Cannot allocate memory (ulimit -v?)"

@@ -95,7 +95,7 @@ static gf_status damaged(struct gf_node *node, const struct node_pair *pair, con
 
 /* A store for the peer, before this, and its announcement that it sleeps: one of the two sees the
  * other's. */
-static void told(struct gf_node *node, const struct node_pair *pair)
+static void peer_wake(struct gf_node *node, const struct node_pair *pair)
 {
     gf_full_fence();
     gf_node_wake(node, pair);
@@ -193,7 +193,7 @@ static void announce(struct gf_node *node, struct node_pair *pair, uint32_t entr
                      __ATOMIC_RELEASE);
     pair->pushed++;
     __atomic_store_n(node_bell_of(pair->memory, &pair->plan, pair->slot), 1, __ATOMIC_RELEASE);
-    told(node, pair);
+    peer_wake(node, pair);
 }
 
 /* Fills pieces that the receiver has emptied; GF_OK: some. */
@@ -287,7 +287,7 @@ static void entry_taken(struct gf_node *node, const struct node_pair *pair,
 {
     bool awaited = __atomic_load_n(&entry->awaited, __ATOMIC_RELAXED) != 0;
     __atomic_store_n(&entry->state, NODE_ENTRY_TAKEN, __ATOMIC_RELEASE);
-    if (awaited) told(node, pair);
+    if (awaited) peer_wake(node, pair);
 }
 
 /* Copies some of a message that is matched. GF_OK: something moved, perhaps it has ended, or it
@@ -325,7 +325,7 @@ static gf_status pull(struct gf_node *node, struct gf_node_req *req)
             node->turn_bytes += bytes;
             __atomic_store_n(&entry->taken_bytes, req->done_bytes, __ATOMIC_RELEASE);
         }
-        if (req->done_bytes < req->size_bytes) told(node, pair);
+        if (req->done_bytes < req->size_bytes) peer_wake(node, pair);
     }
     if (req->done_bytes < req->size_bytes) return GF_OK;
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
@@ -368,14 +368,14 @@ static gf_status match(struct gf_node *node, struct node_pair *pair, struct gf_n
     }
     if (where == NODE_WHERE_PIECES) {
         __atomic_store_n(&entry->state, NODE_ENTRY_MATCHED, __ATOMIC_RELAXED);
-        told(node, pair);
+        peer_wake(node, pair);
     } else if ((where > pair->memory_bytes) || (size_bytes > pair->memory_bytes - where)) {
         return damaged(node, pair, "a message lies outside");
     }
     return (size_bytes <= NODE_PIECE_BYTES) ? pull(node, req) : GF_OK;
 }
 
-static void aside_add(struct node_pair *pair, uint32_t entry)
+static void unexpected_add(struct node_pair *pair, uint32_t entry)
 {
     pair->next[entry] = NODE_NEXT_END;
     if (pair->first == 0)
@@ -386,7 +386,7 @@ static void aside_add(struct node_pair *pair, uint32_t entry)
 }
 
 /* The oldest of the messages put aside that has this tag; taken out of the list. */
-static uint32_t aside_take(struct node_pair *pair, uint64_t tag)
+static uint32_t unexpected_take(struct node_pair *pair, uint64_t tag)
 {
     uint16_t before = 0;
     uint16_t at = pair->first;
@@ -414,7 +414,7 @@ static gf_status receive(struct gf_node *node, struct node_pair *pair, struct gf
 {
     gf_status status = GF_OK;
     while ((status >= 0) && (req->state == REQ_LOOSE)) {
-        uint32_t entry = aside_take(pair, req->tag);
+        uint32_t entry = unexpected_take(pair, req->tag);
         if (entry != ENTRY_NONE) {
             status = match(node, pair, req, entry);
         } else {
@@ -451,7 +451,7 @@ static gf_status arrived(struct gf_node *node, struct node_pair *pair, uint32_t 
     gf_status status;
     while ((req != NULL) && (req->tag != tag)) req = req->next;
     if (req == NULL) {
-        aside_add(pair, index);
+        unexpected_add(pair, index);
         return GF_OK;
     }
     list_remove(&pair->posted, req);
@@ -514,7 +514,7 @@ static gf_status streams_move(struct gf_node *node)
         }
         if ((status = stream_fill(node, req)) < 0) return status;
         if (status == GF_AGAIN) continue;
-        told(node, node_pair_of(node, req->peer));
+        peer_wake(node, node_pair_of(node, req->peer));
         answer = GF_OK;
     }
     return answer;
@@ -555,7 +555,7 @@ bool gf_node_progress(struct gf_node *node)
     if (!node->shared || (node->link->failed != GF_OK)) return false;
     if (node->armed) gf_node_woken(node);
     node->armed = false;
-    if ((node->untold > 0) || (node->device.given >= 0)) gf_node_serve(node);
+    if ((node->unanswered > 0) || (node->device.given >= 0)) gf_node_serve(node);
     return turn(node) == GF_OK;
 }
 
@@ -584,7 +584,7 @@ void gf_node_cancel(struct gf_node *node, struct gf_node_req *req)
     case REQ_STREAM:
         if (send_look(node, req)) return;
         revoke(node, req);
-        told(node, pair); /* with its fence: from here on the caller may write there */
+        peer_wake(node, pair); /* with its fence: from here on the caller may write there */
         return;
     case REQ_POSTED: req_end(node, &pair->posted, req, GF_ERR_ABORTED); return;
     case REQ_PULLING:

@@ -151,7 +151,7 @@ static int descriptor_pass(int from, int to, int fd)
 
 /* What is refused later, when peers are connected, ends the join of ranks that have no network open:
  * so it is tried before anybody is told that this rank shares memory. Room for all peers' memory is
- * looked for there, too (node_told()). */
+ * looked for there, too (node_identity()). */
 bool gf_node_passes_memory(const struct gf_node *node, const char **why_out)
 {
     int ends[2];
@@ -201,9 +201,9 @@ static void refuse(struct gf_node *node, uint32_t peer, bool knows, const char *
     struct node_pair *pair = node_pair_of(node, peer);
     if (node->peers[peer].state == NODE_PEER_REFUSED) return;
     node->peers[peer].state = NODE_PEER_REFUSED;
-    if (knows) node->peers[peer].told = true;
+    if (knows) node->peers[peer].answered = true;
     if (node->pulls == peer) node->pulls = GF_RANK_NONE;
-    if (!node->peers[peer].told) node->untold++;
+    if (!node->peers[peer].answered) node->unanswered++;
     if (pair != NULL) {
         uint32_t slot = (uint32_t)(pair - node->pairs);
         __atomic_store_n(&node_meet_of(node->memory, &node->plan, slot)->refused, 1,
@@ -215,10 +215,11 @@ static void refuse(struct gf_node *node, uint32_t peer, bool knows, const char *
                 "link: rank %u and rank %u of one node share no memory: %s", node->rank, peer, why);
 }
 
-static void told(struct gf_node *node, uint32_t peer)
+static void peer_answered(struct gf_node *node, uint32_t peer)
 {
-    if (!node->peers[peer].told && (node->peers[peer].state == NODE_PEER_REFUSED)) node->untold--;
-    node->peers[peer].told = true;
+    if (!node->peers[peer].answered && (node->peers[peer].state == NODE_PEER_REFUSED))
+        node->unanswered--;
+    node->peers[peer].answered = true;
 }
 
 static struct node_word refusal_of(const struct gf_node *node, const struct node_word *word)
@@ -247,7 +248,7 @@ static void asked(struct gf_node *node, const struct node_word *word, const char
         }
     }
     if (word_send(node, name, &answer, (answer.kind == NODE_WORD_GIVE) ? node->memory_fd : -1) == 0)
-        told(node, peer);
+        peer_answered(node, peer);
 }
 
 /* The peer that was asked has answered; fd, if any, is the caller's to close. */

@@ -141,7 +141,7 @@ struct node_peer {
     unsigned char *region; /* NULL: it is not up, or has none; of this rank its own */
     size_t region_bytes;
     uint8_t state;
-    bool told;     /* it has been given our memory, or a refusal */
+    bool answered; /* it has been given our memory, or a refusal */
     bool decided;  /* connect() has come to an answer */
     uint16_t pair; /* + 1; 0: none */
 };
@@ -188,9 +188,9 @@ struct gf_node {
     uint32_t requests_max;
     size_t region_bytes;
     bool huge_pages;
-    bool shares;     /* it is to, and there may be somebody to share with */
-    bool shared;     /* the memory of now is */
-    bool said_alone; /* why it is not, once */
+    bool shares;       /* it is to, and there may be somebody to share with */
+    bool shared;       /* the memory of now is */
+    bool alone_logged; /* why it is not, once */
     bool armed;
 
     int memory_fd;         /* of the memfd, for peers that come; -1 */
@@ -212,7 +212,7 @@ struct gf_node {
     uint32_t pulls; /* whose memory was asked for; GF_RANK_NONE */
     uint64_t asked_ns;
     struct node_offer pulled; /* its offer */
-    uint32_t untold;          /* peers that were refused and may still ask */
+    uint32_t unanswered;      /* peers that were refused and may still ask */
 
     /* Memory of a device. */
     struct {

@@ -40,7 +40,7 @@ struct sim_wire_end {
     struct sim_channel *channel; /* NULL: it has closed, has died, or has not taken it */
     uint32_t proc;
     uint32_t number; /* of the connection, for its channel */
-    bool told;       /* CONNECTED was handed out */
+    bool reported;   /* CONNECTED was handed out */
     bool is_over;    /* nothing comes in any more */
     bool is_starved; /* it found no room to send */
     size_t bytes;    /* sent to it, and not read */
@@ -229,7 +229,7 @@ static void dial_happen(struct gf_sim *sim, struct sim_packet *packet)
 static void end_happen(struct gf_sim *sim, struct sim_packet *packet)
 {
     struct sim_wire_end *end = end_of(packet);
-    bool unseen = (packet->to == LISTENER) && !end->told;
+    bool unseen = (packet->to == LISTENER) && !end->reported;
     end->is_over = true;
     if (!unseen) {
         queue_add(end->channel, packet);
@@ -247,7 +247,7 @@ static bool is_stale(const struct sim_packet *packet)
     if (end->is_over) return true;
     switch (packet->kind) {
     case SIM_PACKET_DIAL: return wire->ends[DIALLER].is_over;
-    case SIM_PACKET_UNANSWERED: return (end->channel == NULL) || end->told;
+    case SIM_PACKET_UNANSWERED: return (end->channel == NULL) || end->reported;
     case SIM_PACKET_KEEPALIVE: return (end->channel == NULL) || (packet->cuts != wire->cuts);
     default: return end->channel == NULL;
     }
@@ -375,7 +375,7 @@ static void packet_taken(struct sim_channel *channel, struct sim_packet *packet)
     struct sim_wire_end *end = end_of(packet), *other = &wire->ends[1 - packet->to];
     switch (packet->event.kind) {
     case GF_CHANNEL_CONNECTED:
-        end->told = true;
+        end->reported = true;
         if ((packet->to == LISTENER) && !other->is_over)
             (void)packet_send(sim, wire, DIALLER, SIM_PACKET_CONNECTED, FRAME_NS, 0);
         break;
@@ -417,7 +417,7 @@ static gf_status channel_send(struct gf_channel *base, uint32_t connection, uint
     if (wire == NULL) return GF_ERR_PEER;
     uint32_t own = own_end(channel, wire);
     struct sim_wire_end *to = &wire->ends[1 - own];
-    if (!wire->ends[own].told || wire->ends[own].is_over) return GF_ERR_PEER;
+    if (!wire->ends[own].reported || wire->ends[own].is_over) return GF_ERR_PEER;
     if (to->is_over) return GF_OK; /* the kernel takes it, and nobody reads it */
     if ((to->bytes > 0) && (to->bytes + size_bytes > ROOM_BYTES)) {
         wire->ends[own].is_starved = true;

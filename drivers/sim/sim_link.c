@@ -10,7 +10,7 @@ _Static_assert(sizeof(struct sim_request) <= SIM_REQUEST_BYTES,
                "a request fits in the bytes told for it");
 
 struct sim_endpoint {
-    uint32_t proc, epoch, life;
+    uint32_t proc, generation, life;
 };
 
 gf_status sim_dead(const struct sim_rank *self, struct gf_fault *fault, const char *call)
@@ -197,9 +197,9 @@ static void link_forget(struct sim_link *link)
 }
 
 /* A new region and a new life: what is under way to the last one is lost. */
-static gf_status link_begin(struct sim_link *link, uint32_t epoch, struct gf_fault *fault)
+static gf_status link_begin(struct sim_link *link, uint32_t generation, struct gf_fault *fault)
 {
-    link->setup.generation = epoch;
+    link->setup.generation = generation;
     link->self->life++;
     if (link->setup.rank < link->self->sim->setup.world)
         link->peers[link->setup.rank] =
@@ -297,7 +297,7 @@ static gf_status link_connect(struct gf_link *base, uint32_t peer, const void *e
     if (link->peers[peer].life != 0) return GF_OK;
     memcpy(&endpoint, endpoint_in, sizeof endpoint);
     GF_ASSERT((endpoint.proc != self->rank) && (endpoint.proc < self->sim->setup.world) &&
-              (endpoint.epoch == link->setup.generation));
+              (endpoint.generation == link->setup.generation));
     link->peers[peer] = (struct sim_peer){.proc = endpoint.proc, .is_dialled = true};
     if (!sim_stream_connects(self, endpoint.proc)) return GF_AGAIN;
     link->peers[peer].life = endpoint.life;

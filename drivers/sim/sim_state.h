@@ -105,7 +105,7 @@ struct sim_flag {
 struct sim_link {
     struct gf_link base;
     struct sim_rank *self;
-    struct gf_link_setup setup; /* epoch: of now; device_bytes: 0 unless base.reaches_device */
+    struct gf_link_setup setup; /* generation: of now; device_bytes: 0 unless base.reaches_device */
     /* [places] of each rank of the generation */
     struct sim_peer {
         uint32_t proc; /* as its endpoint says */

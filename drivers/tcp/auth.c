@@ -114,14 +114,14 @@ gf_status gf_auth_open_keyless(struct gf_auth *auth_out, struct gf_fault *fault_
 }
 
 /* BLAKE2b(key; label, said) */
-static void hash_said(const struct gf_auth *auth, const char *label, const void *said, size_t bytes,
-                      unsigned char *out, size_t out_bytes)
+static void hash_labelled(const struct gf_auth *auth, const char *label, const void *transcript,
+                          size_t bytes, unsigned char *out, size_t out_bytes)
 {
     crypto_generichash_state hash;
     GF_ASSERT(auth->on);
     (void)crypto_generichash_init(&hash, auth->key, sizeof auth->key, out_bytes);
     (void)crypto_generichash_update(&hash, (const unsigned char *)label, LABEL_BYTES);
-    (void)crypto_generichash_update(&hash, said, bytes);
+    (void)crypto_generichash_update(&hash, transcript, bytes);
     (void)crypto_generichash_final(&hash, out, out_bytes);
     gf_auth_forget(&hash, sizeof hash);
 }
@@ -146,7 +146,7 @@ void gf_auth_nonce(struct gf_auth_source *source, unsigned char *nonce_out)
     struct gf_auth seed = {.on = true};
     const uint64_t number = source->count++;
     memcpy(seed.key, source->seed, sizeof seed.key);
-    hash_said(&seed, label_nonce, &number, sizeof number, nonce_out, GF_AUTH_NONCE_BYTES);
+    hash_labelled(&seed, label_nonce, &number, sizeof number, nonce_out, GF_AUTH_NONCE_BYTES);
     gf_auth_forget(&seed, sizeof seed);
 }
 
@@ -157,15 +157,16 @@ gf_status gf_auth_derive(const struct gf_auth *job, const unsigned char *secret,
     gf_status status = job->on ? GF_OK : gf_auth_open_keyless(&base, fault_out);
     if (status != GF_OK) return status;
     *auth_out = (struct gf_auth){.on = true};
-    hash_said(&base, label_data, secret, GF_AUTH_NONCE_BYTES, auth_out->key, sizeof auth_out->key);
+    hash_labelled(&base, label_data, secret, GF_AUTH_NONCE_BYTES, auth_out->key,
+                  sizeof auth_out->key);
     gf_auth_forget(&base, sizeof base);
     return GF_OK;
 }
 
-void gf_auth_prove(const struct gf_auth *auth, const void *said, size_t bytes,
+void gf_auth_prove(const struct gf_auth *auth, const void *transcript, size_t bytes,
                    unsigned char *proof_out)
 {
-    hash_said(auth, label_hello, said, bytes, proof_out, GF_AUTH_PROOF_BYTES);
+    hash_labelled(auth, label_hello, transcript, bytes, proof_out, GF_AUTH_PROOF_BYTES);
 }
 
 static bool secret_fits(unsigned char *expected, const unsigned char *found, size_t bytes)
@@ -175,19 +176,19 @@ static bool secret_fits(unsigned char *expected, const unsigned char *found, siz
     return fits;
 }
 
-bool gf_auth_proof_fits(const struct gf_auth *auth, const void *said, size_t bytes,
+bool gf_auth_proof_fits(const struct gf_auth *auth, const void *transcript, size_t bytes,
                         const unsigned char *found)
 {
     unsigned char expected[GF_AUTH_PROOF_BYTES];
-    gf_auth_prove(auth, said, bytes, expected);
+    gf_auth_prove(auth, transcript, bytes, expected);
     return secret_fits(expected, found, sizeof expected);
 }
 
-void gf_auth_macs(const struct gf_auth *auth, const void *said, size_t bytes,
+void gf_auth_macs(const struct gf_auth *auth, const void *transcript, size_t bytes,
                   struct gf_auth_mac *to_dialler_out, struct gf_auth_mac *to_acceptor_out)
 {
     unsigned char keys[64];
-    hash_said(auth, label_macs, said, bytes, keys, sizeof keys);
+    hash_labelled(auth, label_macs, transcript, bytes, keys, sizeof keys);
     *to_dialler_out = (struct gf_auth_mac){0};
     *to_acceptor_out = (struct gf_auth_mac){0};
     memcpy(to_dialler_out->key, keys, 32);
@@ -201,13 +202,13 @@ static void count_put(unsigned char *out, uint64_t count)
 }
 
 /* BLAKE2b(key of the direction; number of the frame, frame) */
-void gf_auth_mac_put(struct gf_auth_mac *MAC, const void *head, size_t head_bytes, const void *body,
+void gf_auth_mac_put(struct gf_auth_mac *mac, const void *head, size_t head_bytes, const void *body,
                      size_t body_bytes, unsigned char *mac_out)
 {
     crypto_generichash_state hash;
     unsigned char count[8];
-    count_put(count, MAC->count++);
-    (void)crypto_generichash_init(&hash, MAC->key, sizeof MAC->key, GF_AUTH_MAC_BYTES);
+    count_put(count, mac->count++);
+    (void)crypto_generichash_init(&hash, mac->key, sizeof mac->key, GF_AUTH_MAC_BYTES);
     (void)crypto_generichash_update(&hash, count, sizeof count);
     (void)crypto_generichash_update(&hash, head, head_bytes);
     if (body_bytes > 0) (void)crypto_generichash_update(&hash, body, body_bytes);
@@ -215,10 +216,10 @@ void gf_auth_mac_put(struct gf_auth_mac *MAC, const void *head, size_t head_byte
     gf_auth_forget(&hash, sizeof hash);
 }
 
-bool gf_auth_mac_fits(struct gf_auth_mac *MAC, const void *frame, size_t bytes,
+bool gf_auth_mac_fits(struct gf_auth_mac *mac, const void *frame, size_t bytes,
                       const unsigned char *found)
 {
     unsigned char expected[GF_AUTH_MAC_BYTES];
-    gf_auth_mac_put(MAC, frame, bytes, NULL, 0, expected);
+    gf_auth_mac_put(mac, frame, bytes, NULL, 0, expected);
     return secret_fits(expected, found, sizeof expected);
 }

@@ -57,18 +57,18 @@ gf_status gf_auth_derive(const struct gf_auth *job, const unsigned char *secret,
 void gf_auth_nonce(struct gf_auth_source *source, unsigned char *nonce_out);
 /* By who dials. said[bytes]: all that both sides have sent up to here, so that a proof fits one
  * conversation only. */
-void gf_auth_prove(const struct gf_auth *auth, const void *said, size_t bytes,
+void gf_auth_prove(const struct gf_auth *auth, const void *transcript, size_t bytes,
                    unsigned char *proof_out);
-bool gf_auth_proof_fits(const struct gf_auth *auth, const void *said, size_t bytes,
+bool gf_auth_proof_fits(const struct gf_auth *auth, const void *transcript, size_t bytes,
                         const unsigned char *found);
 /* The keys of both directions, new for each conversation. */
-void gf_auth_macs(const struct gf_auth *auth, const void *said, size_t bytes,
+void gf_auth_macs(const struct gf_auth *auth, const void *transcript, size_t bytes,
                   struct gf_auth_mac *to_dialler_out, struct gf_auth_mac *to_acceptor_out);
 /* The MAC of the next frame, head[head_bytes] and body[body_bytes] in a row; both calls count
  * it. */
-void gf_auth_mac_put(struct gf_auth_mac *MAC, const void *head, size_t head_bytes, const void *body,
+void gf_auth_mac_put(struct gf_auth_mac *mac, const void *head, size_t head_bytes, const void *body,
                      size_t body_bytes, unsigned char *mac_out);
-bool gf_auth_mac_fits(struct gf_auth_mac *MAC, const void *frame, size_t bytes,
+bool gf_auth_mac_fits(struct gf_auth_mac *mac, const void *frame, size_t bytes,
                       const unsigned char *found);
 
 #endif

@@ -56,12 +56,12 @@ struct conn *gf_conn_up(struct channel *channel, int fd, const struct gf_auth_ma
     if (index == CONN_NONE) {
         gf_log_line(&channel->setup.log, GF_LOG_ERROR,
                     "control channel at %s: %u connections are open, and no more are taken",
-                    channel->meet.address_text, channel->conn_count);
+                    channel->handshake.address_text, channel->conn_count);
         gf_socket_close(&fd);
         return NULL;
     }
     gf_socket_watch(fd, channel->setup.keepalive_ns);
-    if (gf_meet_epoll_set(&channel->meet, EPOLL_CTL_ADD, fd, index, EPOLLIN) != GF_OK) {
+    if (gf_handshake_epoll_set(&channel->handshake, EPOLL_CTL_ADD, fd, index, EPOLLIN) != GF_OK) {
         gf_socket_reset(&fd);
         return NULL;
     }
@@ -125,8 +125,9 @@ static void flush(struct channel *channel, struct conn *conn)
     bool waits = (conn->out_bytes > 0);
     if (waits == conn->waits_to_send) return;
     conn->waits_to_send = waits;
-    (void)gf_meet_epoll_set(&channel->meet, EPOLL_CTL_MOD, conn->fd, conn_index(channel, conn),
-                            EPOLLIN | (waits ? (uint32_t)EPOLLOUT : 0u));
+    (void)gf_handshake_epoll_set(&channel->handshake, EPOLL_CTL_MOD, conn->fd,
+                                 conn_index(channel, conn),
+                                 EPOLLIN | (waits ? (uint32_t)EPOLLOUT : 0u));
 }
 
 static void flush_counted(struct channel *channel, struct conn *conn, bool before)
@@ -141,18 +142,18 @@ static bool put(struct channel *channel, struct conn *conn, uint32_t kind, const
                 uint32_t bytes, uint32_t spare)
 {
     unsigned char header[GF_FRAME_HEADER_BYTES];
-    unsigned char MAC[GF_AUTH_MAC_BYTES];
+    unsigned char mac[GF_AUTH_MAC_BYTES];
     struct gf_put at = {header, sizeof header};
     uint32_t mac_bytes = conn->authenticated ? GF_AUTH_MAC_BYTES : 0;
     bool unsent = (conn->out_bytes > 0);
     if (CONN_OUT_BYTES - conn->out_bytes < GF_FRAME_HEADER_BYTES + bytes + mac_bytes + spare)
         return false;
-    gf_frame_header_put(&at, kind, bytes, channel->setup.job_id, channel->meet.from);
+    gf_frame_header_put(&at, kind, bytes, channel->setup.job_id, channel->handshake.from);
     out_copy(channel, conn, header, sizeof header);
     out_copy(channel, conn, payload, bytes);
     if (conn->authenticated)
-        gf_auth_mac_put(&conn->mac_out, header, sizeof header, payload, bytes, MAC);
-    out_copy(channel, conn, MAC, mac_bytes);
+        gf_auth_mac_put(&conn->mac_out, header, sizeof header, payload, bytes, mac);
+    out_copy(channel, conn, mac, mac_bytes);
     flush_counted(channel, conn, unsent);
     return true;
 }
@@ -160,12 +161,12 @@ static bool put(struct channel *channel, struct conn *conn, uint32_t kind, const
 bool gf_conn_put(struct channel *channel, struct conn *conn, uint32_t kind, const void *payload,
                  uint32_t bytes)
 {
-    return put(channel, conn, kind, payload, bytes, MEET_ANSWER_BYTES_MAX);
+    return put(channel, conn, kind, payload, bytes, HANDSHAKE_ANSWER_BYTES_MAX);
 }
 
 /* ---- this end ends it ---- */
 
-static void shut_when_said(struct conn *conn)
+static void shut_when_sent(struct conn *conn)
 {
     if ((conn->out_bytes > 0) || conn->is_shut) return;
     conn->is_shut = true;
@@ -184,7 +185,7 @@ void gf_conn_leave(struct channel *channel, struct conn *conn, uint32_t word)
     conn->since_ns = channel->now_ns;
     conn->next = channel->leaving_first;
     channel->leaving_first = conn_index(channel, conn);
-    shut_when_said(conn);
+    shut_when_sent(conn);
 }
 
 static void leaving_take(struct channel *channel, struct conn *conn)
@@ -192,7 +193,7 @@ static void leaving_take(struct channel *channel, struct conn *conn)
     char sink[512];
     ssize_t got = 1;
     if (conn->waits_to_send) flush_counted(channel, conn, conn->out_bytes > 0);
-    shut_when_said(conn);
+    shut_when_sent(conn);
     for (int i = 0; (i < 64) && (got > 0); i++)
         got = recv(conn->fd, sink, sizeof sink, MSG_DONTWAIT);
     bool waits = (got > 0) || ((got < 0) && ((errno == EAGAIN) || (errno == EINTR)));
@@ -243,10 +244,11 @@ void gf_conns_last_words(struct channel *channel)
 
 /* ---- what comes in ---- */
 
-__attribute__((format(printf, 5, 6))) static told ended(struct channel *channel,
-                                                        const struct conn *conn, gf_channel_end end,
-                                                        struct gf_channel_event *event_out,
-                                                        const char *format, ...)
+__attribute__((format(printf, 5, 6))) static outcome ended(struct channel *channel,
+                                                           const struct conn *conn,
+                                                           gf_channel_end end,
+                                                           struct gf_channel_event *event_out,
+                                                           const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -256,12 +258,12 @@ __attribute__((format(printf, 5, 6))) static told ended(struct channel *channel,
                                            .connection = conn_index(channel, conn),
                                            .end = end,
                                            .text = channel->text};
-    return TOLD_EVENT;
+    return OUTCOME_EVENT;
 }
 
 /* The process at the other end may run: this end gives the connection up. */
-static told give_up(struct channel *channel, struct conn *conn, struct gf_channel_event *event_out,
-                    const struct gf_frame_header *header)
+static outcome give_up(struct channel *channel, struct conn *conn,
+                       struct gf_channel_event *event_out, const struct gf_frame_header *header)
 {
     gf_conn_leave(channel, conn, GF_FRAME_GIVEN_UP);
     if (header == NULL)
@@ -284,8 +286,8 @@ static gf_channel_end conn_end_of(const struct channel *channel, int error)
     return channel->by_name ? GF_CHANNEL_DIED : GF_CHANNEL_RESET;
 }
 
-static told lost(struct channel *channel, struct conn *conn, int read_error,
-                 struct gf_channel_event *event_out)
+static outcome lost(struct channel *channel, struct conn *conn, int read_error,
+                    struct gf_channel_event *event_out)
 {
     int error = ((read_error == 0) && (conn->broken != EPIPE)) ? conn->broken : read_error;
     gf_channel_end end = conn_end_of(channel, error);
@@ -306,8 +308,8 @@ static bool header_is_good(const struct channel *channel, const struct gf_frame_
            (header->job_id == channel->setup.job_id);
 }
 
-static told frame_take(struct channel *channel, struct conn *conn,
-                       const struct gf_frame_header *header, struct gf_channel_event *event_out)
+static outcome frame_take(struct channel *channel, struct conn *conn,
+                          const struct gf_frame_header *header, struct gf_channel_event *event_out)
 {
     conn->in_bytes = 0; /* the bytes stay until the next read */
     if ((header->kind == GF_FRAME_LEFT) || (header->kind == GF_FRAME_GIVEN_UP)) {
@@ -317,25 +319,25 @@ static told frame_take(struct channel *channel, struct conn *conn,
                      left ? "closed on purpose by the other end"
                           : "given up by the other end, to which it was broken");
     }
-    if (header->kind >= GF_FRAME_DRIVER) return TOLD_NOTHING; /* one of a later protocol */
+    if (header->kind >= GF_FRAME_DRIVER) return OUTCOME_NOTHING; /* one of a later protocol */
     *event_out =
         (struct gf_channel_event){.kind = GF_CHANNEL_FRAME,
                                   .connection = conn_index(channel, conn),
                                   .frame_kind = header->kind,
                                   .size_bytes = header->payload_bytes,
                                   .payload = conn_in(channel, conn) + GF_FRAME_HEADER_BYTES};
-    return TOLD_EVENT;
+    return OUTCOME_EVENT;
 }
 
 /* The header alone and then just its payload: what follows stays in the kernel, so that its file
  * descriptor stays readable for as long as there is something to do. */
-told gf_conn_take(struct channel *channel, struct conn *conn, struct gf_channel_event *event_out)
+outcome gf_conn_take(struct channel *channel, struct conn *conn, struct gf_channel_event *event_out)
 {
     unsigned char *in = conn_in(channel, conn);
     struct gf_frame_header header = {0};
     uint32_t frame_bytes = 0;
     if (conn->state == CONN_LEAVING) leaving_take(channel, conn);
-    if (conn->state != CONN_UP) return TOLD_NOTHING;
+    if (conn->state != CONN_UP) return OUTCOME_NOTHING;
     if (conn->waits_to_send) flush_counted(channel, conn, conn->out_bytes > 0);
     gf_status status = gf_socket_read(conn->fd, in, &conn->in_bytes, GF_FRAME_HEADER_BYTES);
     if (status == GF_OK) {
@@ -345,7 +347,7 @@ told gf_conn_take(struct channel *channel, struct conn *conn, struct gf_channel_
         status = gf_socket_read(conn->fd, in, &conn->in_bytes,
                                 frame_bytes + (conn->authenticated ? GF_AUTH_MAC_BYTES : 0));
     }
-    if (status == GF_AGAIN) return TOLD_NOTHING;
+    if (status == GF_AGAIN) return OUTCOME_NOTHING;
     if (status < 0) return lost(channel, conn, errno, event_out);
     if (conn->authenticated && !gf_auth_mac_fits(&conn->mac_in, in, frame_bytes, in + frame_bytes))
         return give_up(channel, conn, event_out, NULL);

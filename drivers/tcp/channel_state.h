@@ -4,7 +4,7 @@
  *     channel_conn.c   one connection: bytes to send, one frame being received, how it ends
  *     channel_take.c   the coordinator's end: who may come in
  *     channel_dial.c   a member's end: its way to the coordinator
- *     channel_place.c  where the job meets: addresses, names, the listener
+ *     channel_address.c  where the job meets: addresses, names, the listener
  *
  *     a connection   FREE -> UP -> FREE            the other end has ended it: ENDED
  *                             \-> LEAVING -> FREE  this end has: what was sent leaves first
@@ -16,17 +16,17 @@
  * A job of one user of one host (a loopback address, neither a key nor `insecure`) does this at an
  * abstract unix socket instead of a port: the kernel says at both ends whose the other is. Processes
  * that differ in key or `insecure` would not meet there, so one that finds nobody also knocks where
- * the others would be (GF_HELLO_ASIDE). It is never let in; what it hears is in the texts of ENDED. */
+ * the others would be (GF_HELLO_PROBE). It is never let in; what it hears is in the texts of ENDED. */
 #ifndef GF_CHANNEL_STATE_H
 #define GF_CHANNEL_STATE_H
 
 #include "drivers/forked.h"
-#include "drivers/tcp/meet.h"
+#include "drivers/tcp/handshake.h"
 
 /* a dial that nobody answers ends */
 #define CHANNEL_DIAL_NS UINT64_C(5000000000)
 /* nobody was met: from here on the other place is asked, too */
-#define CHANNEL_ASIDE_NS UINT64_C(500000000)
+#define CHANNEL_PROBE_NS UINT64_C(500000000)
 /* .. and it is looked which other jobs are there */
 #define CHANNEL_OTHERS_NS UINT64_C(3000000000)
 /* a connection that this end has closed waits so long for the other end */
@@ -38,7 +38,7 @@
 #define CONN_NONE UINT32_MAX
 #define CONN_IN_BYTES (GF_FRAME_BYTES_MAX + GF_AUTH_MAC_BYTES)
 /* one frame for which the kernel had no room, and the last word behind it */
-#define CONN_OUT_BYTES (CONN_IN_BYTES + MEET_ANSWER_BYTES_MAX)
+#define CONN_OUT_BYTES (CONN_IN_BYTES + HANDSHAKE_ANSWER_BYTES_MAX)
 #define CONN_BUFFER_BYTES ((CONN_IN_BYTES + CONN_OUT_BYTES + 63u) & ~63u)
 
 typedef enum conn_state { CONN_FREE = 0, CONN_UP, CONN_LEAVING } conn_state;
@@ -64,10 +64,10 @@ struct channel {
     struct gf_channel base;
     struct gf_channel_setup setup; /* its texts were the caller's during open() */
     struct gf_forked forked;
-    struct meet meet;
+    struct handshake handshake;
     struct gf_auth auth;
     bool by_name; /* the job meets at an abstract unix socket */
-    struct gf_place address, bind_to;
+    struct gf_addr address, bind_to;
     int listen_fd;
     uint64_t now_ns; /* of the last poll */
     char text[320];  /* of the event handed out last */
@@ -75,8 +75,8 @@ struct channel {
     /* a member's end */
     bool met;                               /* a coordinator, at least once */
     uint64_t unmet_ns;                      /* it is looked for since then; 0: it is not */
-    struct way way, aside;                  /* to the coordinator; where one of the other kind is */
-    char aside_text[GF_FRAME_REASON_BYTES]; /* what that one said; or empty */
+    struct dial dial, probe;                /* to the coordinator; where one of the other kind is */
+    char probe_text[GF_FRAME_REASON_BYTES]; /* what that one said; or empty */
     char other_job[GF_SOCKET_NAME_BYTES];   /* the id of another job at this address; or empty */
     bool others_looked_for;
 
@@ -97,7 +97,7 @@ static inline unsigned char *conn_in(const struct channel *channel, const struct
 }
 
 /* Is there something for the caller of poll()? */
-typedef enum told { TOLD_NOTHING = 0, TOLD_EVENT /* in *event_out */ } told;
+typedef enum outcome { OUTCOME_NOTHING = 0, OUTCOME_EVENT /* in *event_out */ } outcome;
 
 /* channel_conn.c. A connection that is free, for fd, which has proven itself, and is closed where
  * there is none: NULL, meet->fault or text has why. */
@@ -106,7 +106,8 @@ struct conn *gf_conn_up(struct channel *channel, int fd, const struct gf_auth_ma
 void gf_conns_init(struct channel *channel);
 bool gf_conn_put(struct channel *channel, struct conn *conn, uint32_t kind, const void *payload,
                  uint32_t bytes);
-told gf_conn_take(struct channel *channel, struct conn *conn, struct gf_channel_event *event_out);
+outcome gf_conn_take(struct channel *channel, struct conn *conn,
+                     struct gf_channel_event *event_out);
 /* word: GF_FRAME_LEFT or GF_FRAME_GIVEN_UP */
 void gf_conn_leave(struct channel *channel, struct conn *conn, uint32_t word);
 void gf_conns_leaving_turn(struct channel *channel);
@@ -115,18 +116,18 @@ void gf_conn_close(struct channel *channel, struct conn *conn);
 void gf_conns_last_words(struct channel *channel);
 
 /* channel_take.c: of a hello that is whole, or of another protocol. */
-told gf_channel_hello_take(struct channel *channel, struct pending *pending,
-                           struct gf_channel_event *event_out);
+outcome gf_channel_hello_take(struct channel *channel, struct pending *pending,
+                              struct gf_channel_event *event_out);
 
 /* channel_dial.c */
 void gf_channel_dial(struct gf_channel *channel, uint64_t now_ns);
-told gf_channel_dial_turn(struct channel *channel, struct gf_channel_event *event_out);
-told gf_channel_try_take(struct channel *channel, uint32_t about,
-                         struct gf_channel_event *event_out);
+outcome gf_channel_dial_turn(struct channel *channel, struct gf_channel_event *event_out);
+outcome gf_channel_attempt_take(struct channel *channel, uint32_t about,
+                                struct gf_channel_event *event_out);
 void gf_channel_dial_close(struct channel *channel);
 
-/* channel_place.c. GF_ERR_CONFIG, or what the key's file lacks, is in *fault_out. */
-gf_status gf_channel_place_set(struct channel *channel, struct gf_fault *fault_out);
+/* channel_address.c. GF_ERR_CONFIG, or what the key's file lacks, is in *fault_out. */
+gf_status gf_channel_address_set(struct channel *channel, struct gf_fault *fault_out);
 gf_status gf_channel_listen(struct channel *channel, struct gf_fault *fault_out);
 void gf_channel_name(const struct channel *channel, char name_out[GF_SOCKET_NAME_BYTES]);
 /* The id of another job at the same address, where there is one: it meets at another name. */

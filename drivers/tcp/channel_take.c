@@ -10,22 +10,22 @@
 static gf_status job_check(struct channel *channel, const struct gf_frame_header *header,
                            const struct gf_frame_hello *hello)
 {
-    struct meet *meet = &channel->meet;
+    struct handshake *handshake = &channel->handshake;
     if (header->job_id != channel->setup.job_id)
-        return gf_meet_because(meet, GF_ERR_MISMATCH,
-                               "job id %" PRIu64 " at the coordinator, %" PRIu64
-                               " at this process: another job's address, or GF_JOB or "
-                               "MASTER_ADDR differ",
-                               channel->setup.job_id, header->job_id);
+        return gf_handshake_because(handshake, GF_ERR_MISMATCH,
+                                    "job id %" PRIu64 " at the coordinator, %" PRIu64
+                                    " at this process: another job's address, or GF_JOB or "
+                                    "MASTER_ADDR differ",
+                                    channel->setup.job_id, header->job_id);
     if (header->protocol != GF_FRAME_PROTOCOL)
-        return gf_meet_because(meet, GF_ERR_MISMATCH,
-                               "protocol version %u at the coordinator, %u at this process",
-                               GF_FRAME_PROTOCOL, header->protocol);
+        return gf_handshake_because(handshake, GF_ERR_MISMATCH,
+                                    "protocol version %u at the coordinator, %u at this process",
+                                    GF_FRAME_PROTOCOL, header->protocol);
     if (hello->version != GF_VERSION)
-        return gf_meet_because(meet, GF_ERR_MISMATCH,
-                               "library version %u.%u at the coordinator, %u.%u at this process",
-                               GF_VERSION_MAJOR, GF_VERSION_MINOR, hello->version >> 16,
-                               hello->version & 0xffffu);
+        return gf_handshake_because(
+            handshake, GF_ERR_MISMATCH,
+            "library version %u.%u at the coordinator, %u.%u at this process", GF_VERSION_MAJOR,
+            GF_VERSION_MINOR, hello->version >> 16, hello->version & 0xffffu);
     return GF_OK;
 }
 
@@ -36,7 +36,8 @@ static bool is_here(const struct channel *channel, const struct pending *pending
         const struct conn *conn = &channel->conns[i];
         struct pollfd end = {.fd = conn->fd, .events = POLLRDHUP};
         if ((conn->state == CONN_UP) &&
-            (memcmp(conn->nonce, gf_talk_nonce_of(pending->said), sizeof conn->nonce) == 0) &&
+            (memcmp(conn->nonce, gf_transcript_nonce_of(pending->transcript), sizeof conn->nonce) ==
+             0) &&
             (poll(&end, 1, 0) == 0))
             return true;
     }
@@ -44,21 +45,22 @@ static bool is_here(const struct channel *channel, const struct pending *pending
 }
 
 /* Of a hello that may come in. */
-static told promote(struct channel *channel, struct pending *pending,
-                    struct gf_channel_event *event_out)
+static outcome promote(struct channel *channel, struct pending *pending,
+                       struct gf_channel_event *event_out)
 {
     struct gf_auth_mac out = {0};
     struct gf_auth_mac in = {0};
-    gf_talk_macs_of(&channel->auth, pending->said, &out, &in);
-    struct conn *conn = gf_conn_up(channel, gf_door_keep(&channel->meet, pending), &in, &out);
+    gf_transcript_macs_of(&channel->auth, pending->transcript, &out, &in);
+    struct conn *conn =
+        gf_conn_up(channel, gf_accept_keep(&channel->handshake, pending), &in, &out);
     gf_auth_forget(&in, sizeof in);
     gf_auth_forget(&out, sizeof out);
-    if (conn == NULL) return TOLD_NOTHING;
-    memcpy(conn->nonce, gf_talk_nonce_of(pending->said), sizeof conn->nonce);
+    if (conn == NULL) return OUTCOME_NOTHING;
+    memcpy(conn->nonce, gf_transcript_nonce_of(pending->transcript), sizeof conn->nonce);
     GF_ASSERT(gf_conn_put(channel, conn, GF_FRAME_ANSWER, NULL, 0));
     *event_out = (struct gf_channel_event){.kind = GF_CHANNEL_CONNECTED,
                                            .connection = conn_index(channel, conn)};
-    return TOLD_EVENT;
+    return OUTCOME_EVENT;
 }
 
 /* What a process of this job and protocol lacks; NULL: nothing. */
@@ -68,7 +70,7 @@ static const char *lack_of(const struct channel *channel, uint32_t flags, bool p
     if (keyed != channel->auth.on)
         return channel->auth.on ? "this process has no key_file, and this job wants one"
                                 : "this process has a key_file, and the coordinator has none";
-    if ((flags & GF_HELLO_ASIDE) != 0)
+    if ((flags & GF_HELLO_PROBE) != 0)
         return channel->by_name
                    ? "this process has rendezvous.insecure, and the coordinator has not"
                    : "the coordinator has rendezvous.insecure, and this process has not";
@@ -78,33 +80,33 @@ static const char *lack_of(const struct channel *channel, uint32_t flags, bool p
     return NULL;
 }
 
-told gf_channel_hello_take(struct channel *channel, struct pending *pending,
-                           struct gf_channel_event *event_out)
+outcome gf_channel_hello_take(struct channel *channel, struct pending *pending,
+                              struct gf_channel_event *event_out)
 {
-    struct meet *meet = &channel->meet;
-    const struct gf_frame_header header = gf_talk_header_of(pending->said);
-    const struct gf_frame_hello hello = gf_talk_hello_of(pending->said);
+    struct handshake *handshake = &channel->handshake;
+    const struct gf_frame_header header = gf_transcript_header_of(pending->transcript);
+    const struct gf_frame_hello hello = gf_transcript_hello_of(pending->transcript);
     bool foreign =
         (header.protocol != GF_FRAME_PROTOCOL) || (header.job_id != channel->setup.job_id);
-    bool proven = !channel->auth.on || gf_talk_is_proven(&channel->auth, pending->said);
+    bool proven = !channel->auth.on || gf_transcript_is_proven(&channel->auth, pending->transcript);
     const char *lack = foreign ? NULL : lack_of(channel, hello.flags, proven);
     if (lack != NULL) {
-        (void)gf_meet_because(meet, GF_ERR_MISMATCH, "%s", lack);
-        gf_door_refuse(meet, pending, false, GF_ERR_MISMATCH);
-        return TOLD_NOTHING;
+        (void)gf_handshake_because(handshake, GF_ERR_MISMATCH, "%s", lack);
+        gf_accept_refuse(handshake, pending, false, GF_ERR_MISMATCH);
+        return OUTCOME_NOTHING;
     }
     if (!proven) {
-        gf_door_drop(meet, pending, GF_LOG_INFO, "a hello of another job or version");
-        return TOLD_NOTHING;
+        gf_accept_drop(handshake, pending, GF_LOG_INFO, "a hello of another job or version");
+        return OUTCOME_NOTHING;
     }
     gf_status code = job_check(channel, &header, &hello);
     if (code != GF_OK) {
-        gf_door_refuse(meet, pending, channel->auth.on, code);
-        return TOLD_NOTHING;
+        gf_accept_refuse(handshake, pending, channel->auth.on, code);
+        return OUTCOME_NOTHING;
     }
     if (is_here(channel, pending)) {
-        gf_door_discard(meet, pending);
-        return TOLD_NOTHING;
+        gf_accept_discard(handshake, pending);
+        return OUTCOME_NOTHING;
     }
     return promote(channel, pending, event_out);
 }

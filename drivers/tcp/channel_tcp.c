@@ -12,7 +12,7 @@
 /* Half of the connections are for processes that come while others are still there. */
 static uint32_t slots_of(const struct gf_channel_setup *setup)
 {
-    return setup->listens ? setup->connections_max / 2 + MEET_PENDING_SPARE : 0;
+    return setup->listens ? setup->connections_max / 2 + HANDSHAKE_PENDING_SPARE : 0;
 }
 
 static uint32_t conns_of(const struct gf_channel_setup *setup)
@@ -35,9 +35,9 @@ static void lay(struct channel *channel)
     struct source *sources = (struct source *)(void *)&pending[slots];
     channel->buffers = (unsigned char *)&sources[slots];
     gf_conns_init(channel);
-    gf_door_init(&channel->meet, pending, sources, slots);
-    gf_way_init(&channel->way, 0);
-    gf_way_init(&channel->aside, 1);
+    gf_accept_init(&channel->handshake, pending, sources, slots);
+    gf_dial_init(&channel->dial, 0);
+    gf_dial_init(&channel->probe, 1);
 }
 
 /* ---- forked children ---- */
@@ -48,12 +48,12 @@ static void forked(struct gf_forked *of)
     const struct channel *channel =
         (const struct channel *)(const void *)((const char *)of - offsetof(struct channel, forked));
     for (uint32_t i = 0; i < channel->conn_count; i++) (void)close(channel->conns[i].fd);
-    gf_door_forked(&channel->meet);
-    gf_way_forked(&channel->way);
-    gf_way_forked(&channel->aside);
+    gf_accept_forked(&channel->handshake);
+    gf_dial_forked(&channel->dial);
+    gf_dial_forked(&channel->probe);
     (void)close(channel->listen_fd);
-    (void)close(channel->meet.strangers_fd);
-    (void)close(channel->meet.epoll_fd);
+    (void)close(channel->handshake.strangers_fd);
+    (void)close(channel->handshake.epoll_fd);
 }
 
 /* ---- opening and closing ---- */
@@ -73,10 +73,10 @@ static void close_channel(struct gf_channel *base)
     struct channel *channel = (struct channel *)base;
     gf_conns_last_words(channel);
     for (uint32_t i = 0; i < channel->conn_count; i++) gf_conn_close(channel, &channel->conns[i]);
-    gf_door_close(&channel->meet);
+    gf_accept_close(&channel->handshake);
     gf_channel_dial_close(channel);
     if (channel->listen_fd >= 0) gf_socket_close(&channel->listen_fd);
-    gf_meet_close(&channel->meet);
+    gf_handshake_close(&channel->handshake);
     gf_forked_remove(&channel->forked); /* last: another thread may fork meanwhile */
     if (channel->auth.on) dump_set(channel, true);
     gf_auth_forget(&channel->auth, sizeof channel->auth);
@@ -103,9 +103,9 @@ static gf_status descriptors_check(const struct channel *channel, struct gf_faul
 
 static gf_status open_sockets(struct channel *channel, struct gf_fault *fault_out)
 {
-    gf_status status = gf_meet_open(&channel->meet);
+    gf_status status = gf_handshake_open(&channel->handshake);
     if ((status == GF_OK) && channel->setup.listens) status = gf_channel_listen(channel, fault_out);
-    if (channel->meet.fault.code != GF_OK) *fault_out = channel->meet.fault;
+    if (channel->handshake.fault.code != GF_OK) *fault_out = channel->handshake.fault;
     return status;
 }
 
@@ -119,20 +119,20 @@ static gf_status open_channel(const struct gf_channel_setup *setup, void *state,
     channel->setup = *setup;
     channel->now_ns = now_ns;
     channel->listen_fd = -1;
-    channel->meet = (struct meet){.what = "control channel",
-                                  .job_id = setup->job_id,
-                                  .from = GF_RANK_NONE,
-                                  .keepalive_ns = setup->keepalive_ns,
-                                  .log = setup->log,
-                                  .epoll_fd = -1,
-                                  .strangers_fd = -1,
-                                  .hello_kind = GF_FRAME_HELLO};
-    (void)snprintf(channel->meet.address_text, sizeof channel->meet.address_text, "%s",
+    channel->handshake = (struct handshake){.what = "control channel",
+                                            .job_id = setup->job_id,
+                                            .from = GF_RANK_NONE,
+                                            .keepalive_ns = setup->keepalive_ns,
+                                            .log = setup->log,
+                                            .epoll_fd = -1,
+                                            .strangers_fd = -1,
+                                            .hello_kind = GF_FRAME_HELLO};
+    (void)snprintf(channel->handshake.address_text, sizeof channel->handshake.address_text, "%s",
                    setup->address);
     lay(channel);
-    gf_meet_descriptors_look(&channel->meet);
-    gf_status status = gf_auth_source_begin(&channel->meet.source, fault_out);
-    if (status == GF_OK) status = gf_channel_place_set(channel, fault_out);
+    gf_handshake_descriptors_look(&channel->handshake);
+    gf_status status = gf_auth_source_begin(&channel->handshake.source, fault_out);
+    if (status == GF_OK) status = gf_channel_address_set(channel, fault_out);
     if (status == GF_OK) status = descriptors_check(channel, fault_out);
     if (status != GF_OK) return status;
     if (channel->auth.on) dump_set(channel, false);
@@ -149,20 +149,22 @@ static gf_status open_channel(const struct gf_channel_setup *setup, void *state,
 
 /* ---- running ---- */
 
-static told event_take(struct channel *channel, uint32_t about, struct gf_channel_event *event_out)
+static outcome event_take(struct channel *channel, uint32_t about,
+                          struct gf_channel_event *event_out)
 {
-    if ((about & MEET_ABOUT_PENDING) != 0) {
-        struct pending *pending = gf_door_take(&channel->meet, about, channel->now_ns);
-        return (pending == NULL) ? TOLD_NOTHING
+    if ((about & HANDSHAKE_ABOUT_PENDING) != 0) {
+        struct pending *pending = gf_accept_take(&channel->handshake, about, channel->now_ns);
+        return (pending == NULL) ? OUTCOME_NOTHING
                                  : gf_channel_hello_take(channel, pending, event_out);
     }
-    if ((about & MEET_ABOUT_TRY) != 0) return gf_channel_try_take(channel, about, event_out);
+    if ((about & HANDSHAKE_ABOUT_ATTEMPT) != 0)
+        return gf_channel_attempt_take(channel, about, event_out);
     return gf_conn_take(channel, &channel->conns[about], event_out);
 }
 
 static gf_status fault_of(struct channel *channel)
 {
-    if (channel->base.fault.code == GF_OK) channel->base.fault = channel->meet.fault;
+    if (channel->base.fault.code == GF_OK) channel->base.fault = channel->handshake.fault;
     return channel->base.fault.code;
 }
 
@@ -170,18 +172,18 @@ static gf_status poll_channel(struct gf_channel *base, uint64_t now_ns,
                               struct gf_channel_event *event_out)
 {
     struct channel *channel = (struct channel *)base;
-    struct meet_turn turn = {.rounds = 0};
+    struct handshake_poll turn = {.rounds = 0};
     uint32_t about;
     gf_status status = fault_of(channel);
     if (status != GF_OK) return status;
     channel->now_ns = now_ns;
     gf_conns_leaving_turn(channel);
-    gf_door_turn(&channel->meet, now_ns);
-    told what = gf_channel_dial_turn(channel, event_out);
-    while ((what == TOLD_NOTHING) && (fault_of(channel) == GF_OK) &&
-           gf_meet_next(&channel->meet, &turn, &about))
+    gf_accept_poll(&channel->handshake, now_ns);
+    outcome what = gf_channel_dial_turn(channel, event_out);
+    while ((what == OUTCOME_NOTHING) && (fault_of(channel) == GF_OK) &&
+           gf_handshake_next(&channel->handshake, &turn, &about))
         what = event_take(channel, about, event_out);
-    if (what == TOLD_EVENT) return GF_OK;
+    if (what == OUTCOME_EVENT) return GF_OK;
     status = fault_of(channel);
     return (status != GF_OK) ? status : GF_AGAIN;
 }
@@ -217,7 +219,7 @@ static bool flushed(struct gf_channel *base)
 
 static int wake_fd(struct gf_channel *base)
 {
-    return ((const struct channel *)base)->meet.epoll_fd;
+    return ((const struct channel *)base)->handshake.epoll_fd;
 }
 
 const struct gf_channel_driver gf_channel_tcp = {.name = "tcp",

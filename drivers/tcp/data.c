@@ -17,7 +17,7 @@ static bool has_network(const struct gf_link_setup *setup)
 
 static uint32_t slots_of(const struct gf_link_setup *setup)
 {
-    return setup->ranks_max + MEET_PENDING_SPARE;
+    return setup->ranks_max + HANDSHAKE_PENDING_SPARE;
 }
 
 size_t gf_data_state_bytes(const struct gf_link_setup *setup)
@@ -29,46 +29,46 @@ size_t gf_data_state_bytes(const struct gf_link_setup *setup)
 
 void gf_data_init(struct gf_data *data, const struct gf_link_setup *setup)
 {
-    *data = (struct gf_data){.meet = {.what = "data connections",
-                                      .job_id = setup->job_id,
-                                      .keepalive_ns = setup->keepalive_ns,
-                                      .log = setup->log,
-                                      .epoll_fd = -1,
-                                      .strangers_fd = -1,
-                                      .hello_kind = GF_FRAME_DATA_HELLO},
+    *data = (struct gf_data){.handshake = {.what = "data connections",
+                                           .job_id = setup->job_id,
+                                           .keepalive_ns = setup->keepalive_ns,
+                                           .log = setup->log,
+                                           .epoll_fd = -1,
+                                           .strangers_fd = -1,
+                                           .hello_kind = GF_FRAME_DATA_HELLO},
                              .setup = setup,
                              .listen_fd = -1};
     for (uint32_t i = 0; i < GF_DATA_PLACES_MAX; i++) data->device_fds[i] = -1;
-    for (uint32_t i = 0; i < DATA_DIALS_MAX; i++) gf_way_init(&data->dials[i], i);
+    for (uint32_t i = 0; i < DATA_DIALS_MAX; i++) gf_dial_init(&data->dials[i], i);
     if (!has_network(setup)) return;
     struct pending *pending = (struct pending *)(void *)(data + 1);
-    gf_door_init(&data->meet, pending, (struct source *)(void *)(pending + slots_of(setup)),
-                 slots_of(setup));
+    gf_accept_init(&data->handshake, pending, (struct source *)(void *)(pending + slots_of(setup)),
+                   slots_of(setup));
 }
 
 void gf_data_forked(const struct gf_data *data)
 {
-    for (uint32_t i = 0; i < DATA_DIALS_MAX; i++) gf_way_forked(&data->dials[i]);
+    for (uint32_t i = 0; i < DATA_DIALS_MAX; i++) gf_dial_forked(&data->dials[i]);
     for (uint32_t i = 0; i < GF_DATA_PLACES_MAX; i++) (void)close(data->device_fds[i]);
-    gf_door_forked(&data->meet);
+    gf_accept_forked(&data->handshake);
     (void)close(data->listen_fd);
-    (void)close(data->meet.strangers_fd);
-    (void)close(data->meet.epoll_fd);
+    (void)close(data->handshake.strangers_fd);
+    (void)close(data->handshake.epoll_fd);
 }
 
 const struct gf_fault *gf_data_fault(const struct gf_data *data)
 {
-    return &data->meet.fault;
+    return &data->handshake.fault;
 }
 
 int gf_data_wake_fd(const struct gf_data *data)
 {
-    return data->meet.epoll_fd;
+    return data->handshake.epoll_fd;
 }
 
 int gf_data_lacks(const struct gf_data *data)
 {
-    return data->meet.lacks;
+    return data->handshake.lacks;
 }
 
 uint32_t gf_data_files_max(void)
@@ -80,58 +80,60 @@ uint32_t gf_data_files_max(void)
 
 /* ---- the end that dials ---- */
 
-static uint32_t stream_of(const struct way *way)
+static uint32_t stream_of(const struct dial *dial)
 {
-    return way->words[3] & 0xffu;
+    return dial->words[3] & 0xffu;
 }
 
-static struct way *dial_of(struct gf_data *data, uint32_t peer, uint32_t stream)
+static struct dial *dial_of(struct gf_data *data, uint32_t peer, uint32_t stream)
 {
     for (uint32_t i = 0; i < DATA_DIALS_MAX; i++) {
-        struct way *way = &data->dials[i];
-        if (way->on && (way->to_rank == peer) && (stream_of(way) == stream)) return way;
+        struct dial *dial = &data->dials[i];
+        if (dial->on && (dial->to_rank == peer) && (stream_of(dial) == stream)) return dial;
     }
     return NULL;
 }
 
-static void try_take(struct gf_data *data, uint32_t about, uint64_t now_ns)
+static void attempt_take(struct gf_data *data, uint32_t about, uint64_t now_ns)
 {
     const struct gf_data_taker *taker = data->taker;
-    uint32_t number = about & ~MEET_ABOUT_TRY;
-    struct way *way = &data->dials[number / MEET_TRIES_MAX];
-    if (gf_way_take(&data->meet, way, number % MEET_TRIES_MAX, now_ns) != MEET_WAY_IN) return;
-    gf_way_end(&data->meet, way);
-    gf_door_served(&data->meet, now_ns);
-    gf_socket_carries_messages(way->fd, data->setup->keepalive_ns);
-    gf_data_device_dialled(data, way);
-    taker->connected(taker->user, way->to_rank, stream_of(way), way->fd);
+    uint32_t number = about & ~HANDSHAKE_ABOUT_ATTEMPT;
+    struct dial *dial = &data->dials[number / HANDSHAKE_ATTEMPTS_MAX];
+    if (gf_dial_take(&data->handshake, dial, number % HANDSHAKE_ATTEMPTS_MAX, now_ns) !=
+        DIAL_CONNECTED)
+        return;
+    gf_dial_end(&data->handshake, dial);
+    gf_accept_served(&data->handshake, now_ns);
+    gf_socket_carries_messages(dial->fd, data->setup->keepalive_ns);
+    gf_data_device_dialled(data, dial);
+    taker->connected(taker->user, dial->to_rank, stream_of(dial), dial->fd);
 }
 
 gf_status gf_data_dial(struct gf_data *data, uint64_t now_ns, uint32_t peer, uint32_t stream,
-                       const unsigned char *secret, const struct gf_place *to,
-                       const struct gf_place *from)
+                       const unsigned char *secret, const struct gf_addr *to,
+                       const struct gf_addr *from)
 {
     GF_ASSERT(data->on && (peer < data->world) && (peer != data->rank));
     GF_ASSERT(stream < GF_DATA_STREAMS_MAX);
     if (dial_of(data, peer, stream) != NULL) return GF_OK;
     for (uint32_t i = 0; i < DATA_DIALS_MAX; i++) {
-        struct way *way = &data->dials[i];
-        if (way->on) continue;
-        gf_status status = gf_auth_derive(&data->job, secret, &way->auth, &data->meet.fault);
+        struct dial *dial = &data->dials[i];
+        if (dial->on) continue;
+        gf_status status = gf_auth_derive(&data->job, secret, &dial->auth, &data->handshake.fault);
         if (status != GF_OK) return status;
-        way->kind = GF_FRAME_DATA_HELLO;
-        way->to_rank = peer;
-        way->to = *to;
-        way->from = *from;
-        way->from.port = 0;
-        way->device = gf_data_device_dials(way);
-        way->words[0] = GF_VERSION;
-        way->words[1] = data->rank;
-        way->words[2] = peer;
-        way->words[3] = ABOUT(data->generation, stream);
-        gf_way_start(&data->meet, way, now_ns);
-        (void)gf_way_turn(&data->meet, way, now_ns);
-        return data->meet.fault.code;
+        dial->kind = GF_FRAME_DATA_HELLO;
+        dial->to_rank = peer;
+        dial->to = *to;
+        dial->from = *from;
+        dial->from.port = 0;
+        dial->device = gf_data_device_dials(dial);
+        dial->words[0] = GF_VERSION;
+        dial->words[1] = data->rank;
+        dial->words[2] = peer;
+        dial->words[3] = ABOUT(data->generation, stream);
+        gf_dial_start(&data->handshake, dial, now_ns);
+        (void)gf_dial_poll(&data->handshake, dial, now_ns);
+        return data->handshake.fault.code;
     }
     return GF_AGAIN;
 }
@@ -139,8 +141,8 @@ gf_status gf_data_dial(struct gf_data *data, uint64_t now_ns, uint32_t peer, uin
 const char *gf_data_text(const struct gf_data *data, uint32_t peer)
 {
     for (uint32_t i = 0; i < DATA_DIALS_MAX; i++) {
-        const struct way *way = &data->dials[i];
-        if (way->on && (way->to_rank == peer)) return way->text;
+        const struct dial *dial = &data->dials[i];
+        if (dial->on && (dial->to_rank == peer)) return dial->text;
     }
     return "";
 }
@@ -148,10 +150,10 @@ const char *gf_data_text(const struct gf_data *data, uint32_t peer)
 bool gf_data_reaches(const struct gf_data *data, uint32_t peer)
 {
     for (uint32_t i = 0; i < DATA_DIALS_MAX; i++) {
-        const struct way *way = &data->dials[i];
-        if (!way->on || (way->to_rank != peer)) continue;
-        for (uint32_t t = 0; t < MEET_TRIES_MAX; t++)
-            if (way->tries[t].state >= MEET_TRY_NONCE) return true;
+        const struct dial *dial = &data->dials[i];
+        if (!dial->on || (dial->to_rank != peer)) continue;
+        for (uint32_t t = 0; t < HANDSHAKE_ATTEMPTS_MAX; t++)
+            if (dial->attempts[t].state >= HANDSHAKE_ATTEMPT_NONCE) return true;
     }
     return false;
 }
@@ -159,8 +161,9 @@ bool gf_data_reaches(const struct gf_data *data, uint32_t peer)
 int gf_data_error(const struct gf_data *data, uint32_t peer)
 {
     for (uint32_t i = 0; i < DATA_DIALS_MAX; i++) {
-        const struct way *way = &data->dials[i];
-        if (way->on && (way->to_rank == peer) && (way->kernel_error != 0)) return way->kernel_error;
+        const struct dial *dial = &data->dials[i];
+        if (dial->on && (dial->to_rank == peer) && (dial->kernel_error != 0))
+            return dial->kernel_error;
     }
     return 0;
 }
@@ -185,11 +188,11 @@ static const char *refusal(struct gf_data *data, const struct gf_frame_data_hell
 /* True: its other end was told that it may come in. */
 static bool answer(struct gf_data *data, struct pending *pending)
 {
-    unsigned char words[MEET_ANSWER_BYTES_MAX];
+    unsigned char words[HANDSHAKE_ANSWER_BYTES_MAX];
     struct gf_auth_mac in;
     struct gf_auth_mac out;
-    gf_talk_macs_of(&data->auth, pending->said, &out, &in);
-    size_t bytes = gf_talk_put_frame(&data->meet, GF_FRAME_ANSWER, true, &out, words);
+    gf_transcript_macs_of(&data->auth, pending->transcript, &out, &in);
+    size_t bytes = gf_handshake_put_frame(&data->handshake, GF_FRAME_ANSWER, true, &out, words);
     gf_auth_forget(&in, sizeof in);
     gf_auth_forget(&out, sizeof out);
     return send(pending->fd, words, bytes, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)bytes;
@@ -197,57 +200,59 @@ static bool answer(struct gf_data *data, struct pending *pending)
 
 static void hello_take(struct gf_data *data, struct pending *pending)
 {
-    const struct gf_frame_header header = gf_talk_header_of(pending->said);
-    const struct gf_frame_hello words = gf_talk_hello_of(pending->said);
+    const struct gf_frame_header header = gf_transcript_header_of(pending->transcript);
+    const struct gf_frame_hello words = gf_transcript_hello_of(pending->transcript);
     const struct gf_frame_data_hello hello = {words.version, words.rank, words.world, words.flags};
     const struct gf_data_taker *taker = data->taker;
     uint32_t stream = hello.about & 0xffu;
     /* A member that is further on dials before this rank is there: it tries again. */
     if (!data->on || (header.protocol != GF_FRAME_PROTOCOL) ||
         ((hello.about >> 8) != (data->generation & 0xffffffu))) {
-        gf_door_drop(&data->meet, pending, GF_LOG_INFO, "a data connection of another generation");
+        gf_accept_drop(&data->handshake, pending, GF_LOG_INFO,
+                       "a data connection of another generation");
         return;
     }
-    if (!gf_talk_is_proven(&data->auth, pending->said)) {
-        gf_door_drop(&data->meet, pending, GF_LOG_WARN,
-                     "a data connection did not prove that it is of this job");
+    if (!gf_transcript_is_proven(&data->auth, pending->transcript)) {
+        gf_accept_drop(&data->handshake, pending, GF_LOG_WARN,
+                       "a data connection did not prove that it is of this job");
         return;
     }
     const char *why = refusal(data, &hello);
     if (why != NULL) {
-        gf_door_turn_away(&data->meet, pending, GF_ERR_STATE, why);
+        gf_accept_reject(&data->handshake, pending, GF_ERR_STATE, why);
         return;
     }
     if (!answer(data, pending)) {
-        gf_door_discard(&data->meet, pending);
+        gf_accept_discard(&data->handshake, pending);
         return;
     }
-    struct way *own = dial_of(data, hello.from, stream);
-    if (own != NULL) gf_way_end(&data->meet, own);
+    struct dial *own = dial_of(data, hello.from, stream);
+    if (own != NULL) gf_dial_end(&data->handshake, own);
     gf_socket_options_set(pending->fd, data->setup->keepalive_ns);
     gf_socket_carries_messages(pending->fd, data->setup->keepalive_ns);
     gf_data_device_accepted(data, pending->fd, hello.from);
-    gf_door_served(&data->meet, pending->since_ns);
-    taker->connected(taker->user, hello.from, stream, gf_door_keep(&data->meet, pending));
+    gf_accept_served(&data->handshake, pending->since_ns);
+    taker->connected(taker->user, hello.from, stream, gf_accept_keep(&data->handshake, pending));
 }
 
 gf_status gf_data_poll(struct gf_data *data, uint64_t now_ns)
 {
-    struct meet_turn turn = {.rounds = 0};
+    struct handshake_poll turn = {.rounds = 0};
     uint32_t about;
     if (!data->on) return GF_OK;
-    gf_door_turn(&data->meet, now_ns);
+    gf_accept_poll(&data->handshake, now_ns);
     for (uint32_t i = 0; i < DATA_DIALS_MAX; i++)
-        (void)gf_way_turn(&data->meet, &data->dials[i], now_ns);
-    while ((data->meet.fault.code == GF_OK) && gf_meet_next(&data->meet, &turn, &about)) {
-        if ((about & MEET_ABOUT_PENDING) == 0) {
-            try_take(data, about, now_ns);
+        (void)gf_dial_poll(&data->handshake, &data->dials[i], now_ns);
+    while ((data->handshake.fault.code == GF_OK) &&
+           gf_handshake_next(&data->handshake, &turn, &about)) {
+        if ((about & HANDSHAKE_ABOUT_PENDING) == 0) {
+            attempt_take(data, about, now_ns);
             continue;
         }
-        struct pending *pending = gf_door_take(&data->meet, about, now_ns);
+        struct pending *pending = gf_accept_take(&data->handshake, about, now_ns);
         if (pending != NULL) hello_take(data, pending);
     }
-    return data->meet.fault.code;
+    return data->handshake.fault.code;
 }
 
 /* ---- opening and closing ---- */
@@ -264,8 +269,8 @@ static void dump_set(struct gf_data *data, bool dumped)
 static gf_status open_once(struct gf_data *data)
 {
     const struct gf_link_setup *setup = data->setup;
-    struct gf_fault *fault = &data->meet.fault;
-    gf_status status = gf_auth_source_begin(&data->meet.source, fault);
+    struct gf_fault *fault = &data->handshake.fault;
+    gf_status status = gf_auth_source_begin(&data->handshake.source, fault);
     if (status != GF_OK) return status;
     if (!gf_socket_address_parse(setup->address, &data->address, fault)) return GF_ERR_CONFIG;
     if ((setup->bind != NULL) && (setup->bind[0] != '\0') &&
@@ -281,29 +286,29 @@ static gf_status open_once(struct gf_data *data)
         if (status != GF_OK) return status;
         dump_set(data, false);
     }
-    gf_meet_descriptors_look(&data->meet);
-    return gf_meet_open(&data->meet);
+    gf_handshake_descriptors_look(&data->handshake);
+    return gf_handshake_open(&data->handshake);
 }
 
 gf_status gf_data_begin(struct gf_data *data, uint32_t generation, uint32_t rank, uint32_t world,
                         const struct gf_data_taker *taker, unsigned char *secret_out,
-                        struct gf_place *place_out)
+                        struct gf_addr *addr_out)
 {
     gf_data_end(data);
-    data->meet.fault = (struct gf_fault){0};
-    data->rank = data->meet.from = rank;
+    data->handshake.fault = (struct gf_fault){0};
+    data->rank = data->handshake.from = rank;
     data->world = world;
-    memset(place_out, 0, sizeof *place_out);
+    memset(addr_out, 0, sizeof *addr_out);
     memset(secret_out, 0, GF_DATA_SECRET_BYTES);
     if (!has_network(data->setup))
-        return gf_fault_set(&data->meet.fault, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
+        return gf_fault_set(&data->handshake.fault, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
                             "this link has no address at which to take data connections");
     gf_status status = data->is_open ? GF_OK : open_once(data);
-    if (status == GF_OK) status = gf_data_listen(data, place_out);
+    if (status == GF_OK) status = gf_data_listen(data, addr_out);
     if (status == GF_OK) {
         data->is_open = true;
-        gf_auth_nonce(&data->meet.source, secret_out);
-        status = gf_auth_derive(&data->job, secret_out, &data->auth, &data->meet.fault);
+        gf_auth_nonce(&data->handshake.source, secret_out);
+        status = gf_auth_derive(&data->job, secret_out, &data->auth, &data->handshake.fault);
     }
     if (status != GF_OK) {
         if (!data->is_open) gf_data_close(data);
@@ -311,8 +316,8 @@ gf_status gf_data_begin(struct gf_data *data, uint32_t generation, uint32_t rank
     }
     data->on = true;
     /* what was lacking before says nothing of the connections that begin now */
-    data->meet.lacks = 0;
-    data->device_told = 0;
+    data->handshake.lacks = 0;
+    data->device_warned = 0;
     data->generation = generation;
     data->taker = taker;
     return GF_OK;
@@ -321,7 +326,7 @@ gf_status gf_data_begin(struct gf_data *data, uint32_t generation, uint32_t rank
 void gf_data_end(struct gf_data *data)
 {
     for (uint32_t i = 0; i < DATA_DIALS_MAX; i++)
-        if (data->dials[i].on) gf_way_end(&data->meet, &data->dials[i]);
+        if (data->dials[i].on) gf_dial_end(&data->handshake, &data->dials[i]);
     data->on = false;
     gf_auth_forget(&data->auth, sizeof data->auth);
 }
@@ -329,11 +334,11 @@ void gf_data_end(struct gf_data *data)
 void gf_data_close(struct gf_data *data)
 {
     gf_data_end(data);
-    gf_door_close(&data->meet);
+    gf_accept_close(&data->handshake);
     for (uint32_t i = 0; i < GF_DATA_PLACES_MAX; i++)
         if (data->device_fds[i] >= 0) gf_socket_close(&data->device_fds[i]);
     if (data->listen_fd >= 0) gf_socket_close(&data->listen_fd);
-    gf_meet_close(&data->meet);
+    gf_handshake_close(&data->handshake);
     if (data->job.on) dump_set(data, true);
     gf_auth_forget(&data->job, sizeof data->job);
     data->is_open = false;

@@ -32,20 +32,20 @@ struct gf_data;
  * those that close are called. */
 size_t gf_data_state_bytes(const struct gf_link_setup *setup);
 void gf_data_init(struct gf_data *data, const struct gf_link_setup *setup);
-/* From here on connections of this generation are taken, at *place_out and at that port of
- * setup.data_places, by whoever proves secret_out[GF_DATA_SECRET_BYTES], which is a new one; those
+/* From here on connections of this generation are taken, at *addr_out and at that port of
+ * setup.data_addrs, by whoever proves secret_out[GF_DATA_SECRET_BYTES], which is a new one; those
  * of the generation before are refused. taker is the caller's until end(). An error, in fault(): this
  * host has no port to listen at, or not one that is free at all those addresses. */
 gf_status gf_data_begin(struct gf_data *data, uint32_t generation, uint32_t rank, uint32_t world,
                         const struct gf_data_taker *taker, unsigned char *secret_out,
-                        struct gf_place *place_out);
+                        struct gf_addr *addr_out);
 const struct gf_fault *gf_data_fault(const struct gf_data *data);
 /* Dials `peer` at `to`, from the address `from` (family 0: any), as often as nobody answers, until
  * connected() or end(). GF_AGAIN: too many are under way, nothing was begun. Asked again for one
  * that is under way it does nothing. */
 gf_status gf_data_dial(struct gf_data *data, uint64_t now_ns, uint32_t peer, uint32_t stream,
-                       const unsigned char *secret, const struct gf_place *to,
-                       const struct gf_place *from);
+                       const unsigned char *secret, const struct gf_addr *to,
+                       const struct gf_addr *from);
 /* Bounded work; an error is in fault(). */
 gf_status gf_data_poll(struct gf_data *data, uint64_t now_ns);
 /* Readable when poll() may have something to do; -1: no network is open. */

@@ -15,11 +15,11 @@
 /* The worse one is said though the other was. */
 enum { TOLD_MAY_END = 1, TOLD_ONE_DEVICE };
 
-uint32_t gf_data_device_dials(const struct way *way)
+uint32_t gf_data_device_dials(const struct dial *dial)
 {
     struct gf_network_pair pair;
-    if ((way->kind != GF_FRAME_DATA_HELLO) || (way->from.family == 0)) return 0;
-    return gf_network_pair(&way->from, &way->to, &pair) ? pair.index : 0;
+    if ((dial->kind != GF_FRAME_DATA_HELLO) || (dial->from.family == 0)) return 0;
+    return gf_network_pair(&dial->from, &dial->to, &pair) ? pair.index : 0;
 }
 
 static uint32_t bound_to(int fd)
@@ -31,11 +31,11 @@ static uint32_t bound_to(int fd)
 }
 
 static void warn(struct gf_data *data, uint32_t peer, const struct gf_network_pair *pair,
-                 uint32_t told, const char *what)
+                 uint32_t warned, const char *what)
 {
-    if (data->device_told >= told) return;
-    data->device_told = told;
-    gf_log_line(&data->meet.log, GF_LOG_WARN,
+    if (data->device_warned >= warned) return;
+    data->device_warned = warned;
+    gf_log_line(&data->handshake.log, GF_LOG_WARN,
                 "rank %u: devices %s and %s are on one network, and with rank %u %s: set "
                 "net.ipv4.conf.all.arp_ignore=1, .arp_announce=2 and .rp_filter=2 on all hosts, or "
                 "give each device a network of its own",
@@ -53,17 +53,17 @@ static void bound_look(struct gf_data *data, uint32_t peer, const struct gf_netw
              "a connection may end when a link was down, as both answer for both addresses");
 }
 
-void gf_data_device_dialled(struct gf_data *data, const struct way *way)
+void gf_data_device_dialled(struct gf_data *data, const struct dial *dial)
 {
     struct gf_network_pair pair;
-    if ((way->device == 0) || !gf_network_pair(&way->from, &way->to, &pair)) return;
-    if (bound_to(way->fd) == pair.index)
-        bound_look(data, way->to_rank, &pair, way->from.family);
-    else if (way->tried > MEET_TRIES_BOUND)
-        warn(data, way->to_rank, &pair, TOLD_ONE_DEVICE,
+    if ((dial->device == 0) || !gf_network_pair(&dial->from, &dial->to, &pair)) return;
+    if (bound_to(dial->fd) == pair.index)
+        bound_look(data, dial->to_rank, &pair, dial->from.family);
+    else if (dial->tried > HANDSHAKE_ATTEMPTS_BOUND)
+        warn(data, dial->to_rank, &pair, TOLD_ONE_DEVICE,
              "no connection stands that is bound to the first");
     else
-        warn(data, way->to_rank, &pair, TOLD_ONE_DEVICE,
+        warn(data, dial->to_rank, &pair, TOLD_ONE_DEVICE,
              "the kernel binds no connection to the first");
 }
 
@@ -92,12 +92,12 @@ static uint32_t comes_by(int fd)
     return index;
 }
 
-static bool is_a_devices(const struct gf_data *data, const struct gf_place *own)
+static bool is_a_devices(const struct gf_data *data, const struct gf_addr *own)
 {
     for (uint32_t i = 0; i < GF_DATA_PLACES_MAX; i++) {
-        const struct gf_place *place = &data->setup->data_places[i];
-        if ((place->family == own->family) && (own->family != 0) &&
-            (memcmp(place->ip, own->ip, sizeof own->ip) == 0))
+        const struct gf_addr *addr = &data->setup->data_addrs[i];
+        if ((addr->family == own->family) && (own->family != 0) &&
+            (memcmp(addr->ip, own->ip, sizeof own->ip) == 0))
             return true;
     }
     return false;
@@ -106,9 +106,9 @@ static bool is_a_devices(const struct gf_data *data, const struct gf_place *own)
 void gf_data_device_accepted(struct gf_data *data, int fd, uint32_t from)
 {
     struct gf_network_pair pair;
-    struct gf_place own;
-    struct gf_place other;
-    if (!gf_place_of_fd(fd, false, &own) || !gf_place_of_fd(fd, true, &other)) return;
+    struct gf_addr own;
+    struct gf_addr other;
+    if (!gf_addr_of_fd(fd, false, &own) || !gf_addr_of_fd(fd, true, &other)) return;
     if (!is_a_devices(data, &own) || !gf_network_pair(&own, &other, &pair)) return;
     /* a neighbour's address of IPv6 is answered for by its own device alone */
     if ((own.family == AF_INET) && (comes_by(fd) != pair.index))

@@ -1,5 +1,5 @@
 /* Frames of the control channel as they are on the wire, and of the handshake of any connection
- * (meet.h). The first 28 bytes of a header are the same in every version of the protocol, so that two versions
+ * (handshake.h). The first 28 bytes of a header are the same in every version of the protocol, so that two versions
  * can name each other. */
 #ifndef GF_TCP_FRAME_H
 #define GF_TCP_FRAME_H
@@ -56,7 +56,7 @@ struct gf_frame_data_hello {
     uint32_t about; /* generation << 8 | stream */
 };
 #define GF_HELLO_KEYED 1u /* this process has a key_file */
-#define GF_HELLO_ASIDE 4u /* it meets elsewhere: never let in, it wants to hear why not */
+#define GF_HELLO_PROBE 4u /* it meets elsewhere: never let in, it wants to hear why not */
 
 void gf_frame_header_put(struct gf_put *put, uint32_t kind, uint32_t payload_bytes, uint64_t job_id,
                          uint32_t from);

@@ -113,12 +113,12 @@ void gf_tcp_req_end(struct gf_req *req, gf_status answer)
     req->head.answer = answer;
 }
 
-void gf_tcp_mismatch(struct gf_req *req, uint32_t came_bytes)
+void gf_tcp_mismatch(struct gf_req *req, uint32_t got_bytes)
 {
     struct gf_tcp_link *tcp = req->link;
     (void)gf_fault_set(&tcp->link.fault, GF_ERR_MISMATCH, req->peer, "", 0,
                        "rank %u sent %u bytes where rank %u expects %u (tag %#llx)", req->peer,
-                       came_bytes, tcp->setup.rank, req->size, (unsigned long long)req->tag);
+                       got_bytes, tcp->setup.rank, req->size, (unsigned long long)req->tag);
 }
 
 /* ---- posting ---- */
@@ -142,7 +142,7 @@ static gf_status send_post(struct gf_link *link, uint32_t to, uint64_t tag, gf_m
     struct gf_tcp_link *tcp = tcp_of(link);
     gf_status status = post_check(tcp, to, size_bytes);
     if (status != GF_OK) return status;
-    if (tcp->peers[to].told) return gf_tcp_peer_refuse(&tcp->peers[to]);
+    if (tcp->peers[to].notified) return gf_tcp_peer_refuse(&tcp->peers[to]);
     req_begin(tcp, req, true, to, tag, data, (uint32_t)size_bytes);
     gf_tcp_send_begin(&tcp->peers[to], req);
     link->sent_bytes += size_bytes;
@@ -157,7 +157,7 @@ static gf_status recv_post(struct gf_link *link, uint32_t from, uint64_t tag, gf
     gf_status status = post_check(tcp, from, size_bytes);
     if (status != GF_OK) return status;
     /* What came before its connection ended can still be had. */
-    if (tcp->peers[from].told && (gf_tcp_late_find(&tcp->peers[from], tag) == TCP_NONE))
+    if (tcp->peers[from].notified && (gf_tcp_late_find(&tcp->peers[from], tag) == TCP_NONE))
         return gf_tcp_peer_refuse(&tcp->peers[from]);
     req_begin(tcp, req, false, from, tag, data, (uint32_t)size_bytes);
     gf_tcp_recv_begin(&tcp->peers[from], req);

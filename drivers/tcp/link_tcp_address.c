@@ -28,13 +28,13 @@ struct endpoint_head {
     uint32_t rank;
     uint32_t generation;
     uint32_t streams;
-    uint32_t place_count;
+    uint32_t addr_count;
     uint64_t check; /* of all before, then of what follows */
     unsigned char secret[GF_DATA_SECRET_BYTES];
-    struct gf_place places[TCP_PLACES_MAX];
+    struct gf_addr addrs[TCP_ADDRS_MAX];
 };
 _Static_assert(sizeof(struct endpoint_head) ==
-                   32 + GF_DATA_SECRET_BYTES + TCP_PLACES_MAX * sizeof(struct gf_place),
+                   32 + GF_DATA_SECRET_BYTES + TCP_ADDRS_MAX * sizeof(struct gf_addr),
                "no padding");
 _Static_assert(sizeof(struct endpoint_head) <= TCP_ENDPOINT_BYTES_MAX, "it fits");
 
@@ -77,33 +77,33 @@ static gf_status network_refuse(struct gf_tcp_link *tcp, gf_status code, const c
 }
 
 /* The addresses of the named devices, in their order; the port is everywhere the same. */
-static gf_status places_take(struct gf_tcp_link *tcp, const struct gf_place *listener)
+static gf_status addrs_take(struct gf_tcp_link *tcp, const struct gf_addr *listener)
 {
     const char *list = tcp->devices;
     char name[GF_TEXT_MAX];
     char text[200];
-    tcp->places[0] = *listener;
-    tcp->place_count = 1;
+    tcp->addrs[0] = *listener;
+    tcp->addr_count = 1;
     if (list[0] == '\0') return GF_OK;
-    tcp->place_count = 0;
+    tcp->addr_count = 0;
     while (gf_devices_next(&list, name, sizeof name)) {
-        struct gf_place *place = &tcp->places[tcp->place_count];
-        if (tcp->place_count == TCP_PLACES_MAX) {
+        struct gf_addr *addr = &tcp->addrs[tcp->addr_count];
+        if (tcp->addr_count == TCP_ADDRS_MAX) {
             (void)snprintf(text, sizeof text, "devices \"%s\": at most %u", tcp->devices,
-                           TCP_PLACES_MAX);
+                           TCP_ADDRS_MAX);
             return network_refuse(tcp, GF_ERR_CONFIG, text);
         }
-        if (!gf_device_place(name, listener->family, place, text, sizeof text))
+        if (!gf_device_addr(name, listener->family, addr, text, sizeof text))
             return network_refuse(tcp, GF_ERR_CONFIG, text);
-        place->port = listener->port;
-        tcp->place_count++;
+        addr->port = listener->port;
+        tcp->addr_count++;
     }
     return GF_OK;
 }
 
 gf_status gf_tcp_network_take(struct gf_tcp_link *tcp)
 {
-    struct gf_place listener;
+    struct gf_addr listener;
     gf_status status;
     tcp->taker = (struct gf_data_taker){.user = tcp, .connected = connected, .has = has};
     status = gf_data_begin(tcp->data, tcp->setup.generation, tcp->setup.rank, tcp->setup.world,
@@ -114,20 +114,20 @@ gf_status gf_tcp_network_take(struct gf_tcp_link *tcp)
     }
     gf_devices_group(tcp->setup.devices, tcp->setup.local, tcp->devices);
     tcp->link.device = gf_fnv_bytes(GF_FNV_START, tcp->devices, strlen(tcp->devices));
-    status = places_take(tcp, &listener);
+    status = addrs_take(tcp, &listener);
     if (status < 0) {
         gf_data_end(tcp->data);
         return status;
     }
-    for (uint32_t i = 0; i < tcp->place_count; i++)
-        gf_device_of(&tcp->places[i], &tcp->place_devices[i]);
+    for (uint32_t i = 0; i < tcp->addr_count; i++)
+        gf_device_of(&tcp->addrs[i], &tcp->addr_devices[i]);
     return GF_OK;
 }
 
 void gf_tcp_network_give(struct gf_tcp_link *tcp)
 {
     gf_data_end(tcp->data);
-    tcp->place_count = 0;
+    tcp->addr_count = 0;
     tcp->data_due = false;
     memset(tcp->secret, 0, sizeof tcp->secret);
 }
@@ -151,11 +151,11 @@ gf_status gf_tcp_endpoint(struct gf_link *link, void *endpoint_out, size_t *size
                                  .rank = tcp->setup.rank,
                                  .generation = tcp->setup.generation,
                                  .streams = tcp->setup.streams,
-                                 .place_count = tcp->place_count};
+                                 .addr_count = tcp->addr_count};
     if (!tcp->is_open) return GF_ERR_STATE;
     memcpy(head.secret, tcp->secret, sizeof head.secret);
-    memcpy(head.places, tcp->places, tcp->place_count * sizeof head.places[0]);
-    for (uint32_t i = 0; i < tcp->place_count; i++) head.places[i].scope = 0; /* of this host */
+    memcpy(head.addrs, tcp->addrs, tcp->addr_count * sizeof head.addrs[0]);
+    for (uint32_t i = 0; i < tcp->addr_count; i++) head.addrs[i].scope = 0; /* of this host */
     head.check = endpoint_check(&head);
     memcpy(endpoint_out, &head, sizeof head);
     *size_bytes_out = sizeof head;
@@ -171,7 +171,7 @@ static gf_status endpoint_read(struct gf_tcp_link *tcp, uint32_t peer, const voi
         (head_out->version != ENDPOINT_VERSION))
         wrong = "is none of this link, or of another byte order";
     else if ((head_out->check != endpoint_check(head_out)) ||
-             (head_out->place_count > TCP_PLACES_MAX))
+             (head_out->addr_count > TCP_ADDRS_MAX))
         wrong = "is damaged";
     if (wrong != NULL)
         return gf_fault_set(&tcp->link.fault, GF_ERR_DATA, peer, "connect", 0,
@@ -211,13 +211,13 @@ static gf_status data_limit_check(struct gf_tcp_link *tcp)
 static gf_status streams_dial(struct gf_tcp_link *tcp, struct gf_tcp_peer *peer,
                               const struct endpoint_head *head, uint64_t now_ns)
 {
-    static const struct gf_place anywhere = {.family = 0};
+    static const struct gf_addr anywhere = {.family = 0};
     for (uint32_t s = 0; s < tcp->setup.streams; s++) {
-        const struct gf_place *from = &tcp->places[s % tcp->place_count];
-        struct gf_place to = head->places[s % head->place_count];
+        const struct gf_addr *from = &tcp->addrs[s % tcp->addr_count];
+        struct gf_addr to = head->addrs[s % head->addr_count];
         gf_status status;
         if (peer->streams[s].fd >= 0) continue;
-        if (gf_place_is_link_local(&to)) to.scope = from->scope;
+        if (gf_addr_is_link_local(&to)) to.scope = from->scope;
         status = gf_data_dial(tcp->data, now_ns, peer->id, s, head->secret, &to,
                               (tcp->devices[0] != '\0') ? from : &anywhere);
         if (status < 0) {
@@ -232,15 +232,15 @@ static gf_status network_connect(struct gf_tcp_link *tcp, struct gf_tcp_peer *pe
                                  const struct endpoint_head *head, uint64_t now_ns)
 {
     gf_status status;
-    if (head->place_count == 0)
+    if (head->addr_count == 0)
         return gf_fault_set(&tcp->link.fault, GF_ERR_DATA, peer->id, "connect", 0,
                             "rank %u tells no address", peer->id);
     if ((now_ns - tcp->data_ns >= DATA_POLL_NS) && ((status = gf_tcp_data_poll(tcp, now_ns)) < 0))
         return status;
     if (peer->met_ns == 0) {
         peer->met_ns = now_ns;
-        peer->place_count = head->place_count;
-        memcpy(peer->places, head->places, head->place_count * sizeof peer->places[0]);
+        peer->addr_count = head->addr_count;
+        memcpy(peer->addrs, head->addrs, head->addr_count * sizeof peer->addrs[0]);
         tcp->descriptors_fit = false; /* looked at when all have been met */
     } else if (!tcp->descriptors_fit && ((status = data_limit_check(tcp)) < 0)) {
         return status;

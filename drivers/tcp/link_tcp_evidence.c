@@ -150,7 +150,7 @@ static bool ended_look(const struct gf_tcp_peer *peer, struct gf_fault *fault_ou
     int error = peer->ended_error;
     uint64_t now_ns = gf_clock_monotonic.now_ns(&gf_clock_monotonic);
     bool there = (error == 0) || (error == EPIPE) || (error == ECONNRESET);
-    if (there && !peer->told && (now_ns - peer->ended_ns < peer->link->gone_ns)) return false;
+    if (there && !peer->notified && (now_ns - peer->ended_ns < peer->link->gone_ns)) return false;
     (void)gf_fault_set(fault_out, GF_ERR_LINK, peer->id, "", error, "%s", peer->text);
     return true;
 }

@@ -82,7 +82,7 @@ uint32_t gf_tcp_late_add(struct gf_tcp_peer *peer, const struct gf_tcp_head *hea
 void gf_tcp_credit_give(struct gf_tcp_peer *peer, uint32_t blocks)
 {
     peer->given += blocks;
-    if (peer->given - peer->given_told >= peer->link->block_count / 2)
+    if (peer->given - peer->given_sent >= peer->link->block_count / 2)
         gf_tcp_stream_list(&peer->streams[0]);
 }
 

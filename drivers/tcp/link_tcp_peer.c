@@ -78,7 +78,7 @@ gf_status gf_link_tcp_adopt(struct gf_link *link, uint32_t id, uint32_t stream_i
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &no_delay,
                      sizeof no_delay); /* a socket pair has no such option */
     stream->fd = fd;
-    (void)gf_place_of_fd(fd, true, &stream->there);
+    (void)gf_addr_of_fd(fd, true, &stream->there);
     stream->readable = true;
     stream->writable = true;
     if (stream_index == 0) peer->greets = true;
@@ -106,23 +106,23 @@ void gf_tcp_peer_close(struct gf_tcp_peer *peer)
     for (uint32_t s = 0; s < peer->link->setup.streams; s++) stream_close(&peer->streams[s]);
 }
 
-static void place_text(const struct gf_place *place, char *text_out, size_t bytes)
+static void addr_text(const struct gf_addr *addr, char *text_out, size_t bytes)
 {
     char ip[INET6_ADDRSTRLEN] = "";
     text_out[0] = 0;
-    if (place->family == 0) return;
-    (void)inet_ntop(place->family, place->ip, ip, sizeof ip);
-    (void)snprintf(text_out, bytes, (place->family == AF_INET) ? " (%s:%u)" : " ([%s]:%u)", ip,
-                   ntohs(place->port));
+    if (addr->family == 0) return;
+    (void)inet_ntop(addr->family, addr->ip, ip, sizeof ip);
+    (void)snprintf(text_out, bytes, (addr->family == AF_INET) ? " (%s:%u)" : " ([%s]:%u)", ip,
+                   ntohs(addr->port));
 }
 
 void gf_tcp_ends_text(const struct gf_tcp_stream *stream, char *own_out, char *other_out,
                       size_t bytes)
 {
-    struct gf_place own = {.family = 0};
-    if (stream->fd >= 0) (void)gf_place_of_fd(stream->fd, false, &own);
-    place_text(&own, own_out, bytes);
-    place_text(&stream->there, other_out, bytes);
+    struct gf_addr own = {.family = 0};
+    if (stream->fd >= 0) (void)gf_addr_of_fd(stream->fd, false, &own);
+    addr_text(&own, own_out, bytes);
+    addr_text(&stream->there, other_out, bytes);
 }
 
 /* What the kernel measured, while the socket is open. */
@@ -174,7 +174,7 @@ static bool peer_tell(struct gf_tcp_peer *peer)
     struct gf_req *req = tcp->oldest;
     bool moved = false;
     gf_tcp_peer_close(peer);
-    peer->told = true;
+    peer->notified = true;
     tcp->gone_count--;
     peer->tells = NULL;
     peer->tells_last = NULL;
@@ -206,7 +206,7 @@ void gf_tcp_violated(struct gf_tcp_stream *stream, const char *format, ...)
     va_start(args, format);
     (void)vsnprintf(why, sizeof why, format, args);
     va_end(args);
-    if (peer->told) return;
+    if (peer->notified) return;
     peer_text(stream, why);
     peer_ends(peer, 0);
     (void)gf_fault_set(&tcp->link.fault, GF_ERR_LINK, peer->id, "recv", 0, "%s", peer->text);
@@ -219,12 +219,12 @@ bool gf_tcp_gone_tell(struct gf_tcp_link *tcp, uint64_t now_ns)
     bool moved = false;
     for (uint32_t id = 0; id < tcp->setup.world; id++) {
         struct gf_tcp_peer *peer = &tcp->peers[id];
-        if (!peer->ended || peer->told || (now_ns - peer->ended_ns < tcp->gone_ns)) continue;
+        if (!peer->ended || peer->notified || (now_ns - peer->ended_ns < tcp->gone_ns)) continue;
         for (uint32_t s = 0; s < tcp->setup.streams; s++) { /* what has come and was not read */
             for (int i = 0; (i < READS_MAX) && gf_tcp_stream_read(&peer->streams[s]); i++)
                 moved = true;
         }
-        if (!peer->told) moved = peer_tell(peer) || moved;
+        if (!peer->notified) moved = peer_tell(peer) || moved;
     }
     return moved;
 }

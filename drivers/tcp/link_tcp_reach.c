@@ -15,7 +15,7 @@
 
 /* Of IPv6 EACCES is also what a firewall on the way answers (ICMPv6, "administratively
  * prohibited"). */
-static bool is_own_lack(int error, const struct gf_place *to)
+static bool is_own_lack(int error, const struct gf_addr *to)
 {
     switch (error) {
     case EMFILE:
@@ -60,14 +60,14 @@ static void lack_say(const struct gf_tcp_link *tcp, uint32_t peer, const char *a
 
 /* ---- the way ---- */
 
-static void ip_text(const struct gf_place *place, char *text_out)
+static void ip_text(const struct gf_addr *addr, char *text_out)
 {
     text_out[0] = '\0';
-    (void)inet_ntop(place->family, place->ip, text_out, INET6_ADDRSTRLEN);
+    (void)inet_ntop(addr->family, addr->ip, text_out, INET6_ADDRSTRLEN);
 }
 
 /* Does a network of so many bits hold both? */
-static bool is_in_network(const struct gf_place *a, const struct gf_place *b, uint32_t bits)
+static bool is_in_network(const struct gf_addr *a, const struct gf_addr *b, uint32_t bits)
 {
     uint32_t whole = bits / 8;
     unsigned char mask = (unsigned char)(0xff00u >> (bits % 8));
@@ -76,27 +76,27 @@ static bool is_in_network(const struct gf_place *a, const struct gf_place *b, ui
     return (bits % 8 == 0) || (((a->ip[whole] ^ b->ip[whole]) & mask) == 0);
 }
 
-static bool is_own(const struct gf_tcp_link *tcp, const struct gf_place *to)
+static bool is_own(const struct gf_tcp_link *tcp, const struct gf_addr *to)
 {
-    for (uint32_t i = 0; i < tcp->place_count; i++)
-        if ((tcp->places[i].family == to->family) &&
-            (memcmp(tcp->places[i].ip, to->ip, sizeof to->ip) == 0))
+    for (uint32_t i = 0; i < tcp->addr_count; i++)
+        if ((tcp->addrs[i].family == to->family) &&
+            (memcmp(tcp->addrs[i].ip, to->ip, sizeof to->ip) == 0))
             return true;
     return false;
 }
 
 /* What is wrong with the addresses, as far as they show it; else what stands in between. */
-static const char *advice_of(const struct gf_tcp_link *tcp, uint32_t own, const struct gf_place *to,
+static const char *advice_of(const struct gf_tcp_link *tcp, uint32_t own, const struct gf_addr *to,
                              int error)
 {
-    const struct gf_device_at *device = &tcp->place_devices[own];
+    const struct gf_device_at *device = &tcp->addr_devices[own];
     bool chosen = tcp->devices[0] != '\0';
-    if (gf_place_is_loopback(to))
+    if (gf_addr_is_loopback(to))
         return "a loopback address leads to no other host: set link.devices";
     if (is_own(tcp, to))
         return "both have that address, so it leads to no other host: set link.devices";
     if (chosen && (device->network_bits > 0) &&
-        !is_in_network(&tcp->places[own], to, device->network_bits))
+        !is_in_network(&tcp->addrs[own], to, device->network_bits))
         return "they are in different subnets: set link.devices";
     if ((error == EHOSTUNREACH) || (error == ENETUNREACH) || (error == EACCES))
         return "a route, a firewall that rejects, or set link.devices";
@@ -108,19 +108,19 @@ static const char *advice_of(const struct gf_tcp_link *tcp, uint32_t own, const 
 
 /* `stream` of `peer` was dialled at `to`, and does not come. */
 static void reach_say(const struct gf_tcp_link *tcp, uint32_t peer, uint32_t stream,
-                      const struct gf_place *to, struct gf_fault *fault_out)
+                      const struct gf_addr *to, struct gf_fault *fault_out)
 {
-    const char *said = gf_data_text(tcp->data, peer);
+    const char *why_not = gf_data_text(tcp->data, peer);
     int error = gf_data_error(tcp->data, peer);
-    uint32_t own = stream % tcp->place_count;
-    const struct gf_device_at *device = &tcp->place_devices[own];
+    uint32_t own = stream % tcp->addr_count;
+    const struct gf_device_at *device = &tcp->addr_devices[own];
     char ip[INET6_ADDRSTRLEN];
     char own_ip[INET6_ADDRSTRLEN];
     char at[2 * INET6_ADDRSTRLEN + sizeof device->name + 32];
     char why[80];
     if (gf_data_lacks(tcp->data) != 0) error = gf_data_lacks(tcp->data);
     ip_text(to, ip);
-    ip_text(&tcp->places[own], own_ip);
+    ip_text(&tcp->addrs[own], own_ip);
     (void)snprintf(
         at, sizeof at, (to->family == AF_INET) ? " at %s:%u by %s (%s)" : " at [%s]:%u by %s (%s)",
         ip, ntohs(to->port), (device->name[0] != '\0') ? device->name : "any device", own_ip);
@@ -131,7 +131,8 @@ static void reach_say(const struct gf_tcp_link *tcp, uint32_t peer, uint32_t str
     if (error != 0)
         (void)snprintf(why, sizeof why, "%s (errno %d)", strerror(error), error);
     else
-        (void)snprintf(why, sizeof why, "%.70s", (said[0] != '\0') ? said : "nothing has come");
+        (void)snprintf(why, sizeof why, "%.70s",
+                       (why_not[0] != '\0') ? why_not : "nothing has come");
     (void)gf_fault_set(fault_out, GF_ERR_LINK, peer, "connect", error,
                        "rank %u cannot connect to rank %u%s: %s; %s", tcp->setup.rank, peer, at,
                        why, advice_of(tcp, own, to, error));
@@ -141,13 +142,13 @@ bool gf_tcp_reach_failed(const struct gf_tcp_peer *peer, struct gf_fault *fault_
 {
     const struct gf_tcp_link *tcp = peer->link;
     uint32_t stream = 0;
-    if ((tcp->place_count == 0) || (peer->place_count == 0)) return false;
+    if ((tcp->addr_count == 0) || (peer->addr_count == 0)) return false;
     if (gf_data_lacks(tcp->data) == 0) {
         /* Its kernel has answered: its process may compute. */
         if (gf_data_reaches(tcp->data, peer->id)) return false;
         if (gf_data_text(tcp->data, peer->id)[0] == 0) return false;
     }
     while ((stream + 1 < tcp->setup.streams) && (peer->streams[stream].fd >= 0)) stream++;
-    reach_say(tcp, peer->id, stream, &peer->places[stream % peer->place_count], fault_out);
+    reach_say(tcp, peer->id, stream, &peer->addrs[stream % peer->addr_count], fault_out);
     return true;
 }

@@ -52,10 +52,10 @@ static void untell(struct gf_tcp_peer *peer, struct gf_req *req)
  * which the next message with this tag would leave under. */
 static void recv_revoke(struct gf_tcp_peer *peer, struct gf_req *req, gf_status answer)
 {
-    bool told = (req->number != 0) && !req->telling;
+    bool notified = (req->number != 0) && !req->telling;
     untell(peer, req);
     gf_tcp_list_remove(&peer->receives, req);
-    if (!told || peer->ended) {
+    if (!notified || peer->ended) {
         gf_tcp_req_end(req, answer);
         return;
     }
@@ -417,14 +417,14 @@ static void whole_take(struct gf_tcp_stream *stream, const struct iovec *parts, 
 {
     uint32_t head = (got < TCP_HEAD_BYTES) ? got : TCP_HEAD_BYTES;
     uint32_t size = (uint32_t)parts[1].iov_len;
-    uint32_t came = (got - head < size) ? got - head : size;
-    const unsigned char *end = (const unsigned char *)parts[1].iov_base + came;
+    uint32_t received = (got - head < size) ? got - head : size;
+    const unsigned char *end = (const unsigned char *)parts[1].iov_base + received;
     stream->in_end = head;
     if (head < TCP_HEAD_BYTES) return;
     (void)take(stream, stream->in, head);
-    uint32_t left = take(stream, parts[1].iov_base, came);
+    uint32_t left = take(stream, parts[1].iov_base, received);
     stream->in_at = TCP_HEAD_BYTES - left;
-    stream->in_end = got - came;
+    stream->in_end = got - received;
     memcpy(stream->in + stream->in_at, end - left, left);
     take_buffered(stream);
 }

@@ -45,7 +45,7 @@ static void head_put(struct gf_tcp_stream *stream, struct gf_tcp_head head)
     unsigned char *at = stream->out + stream->out_end;
     if (head.kind != TCP_FRAME_HELLO) {
         head.returned = peer->given;
-        peer->given_told = peer->given;
+        peer->given_sent = peer->given;
     }
     gf_tcp_head_put(&head, at);
     stream->out_end += TCP_HEAD_BYTES;
@@ -207,8 +207,8 @@ static void more_put(struct gf_tcp_stream *stream)
 /* Half of the credit is back here, and the peer may wait for it. */
 static bool note_is_due(const struct gf_tcp_peer *peer)
 {
-    uint32_t untold = peer->given - peer->given_told;
-    return (untold > 0) && (untold >= peer->link->block_count / 2);
+    uint32_t unanswered = peer->given - peer->given_sent;
+    return (unanswered > 0) && (unanswered >= peer->link->block_count / 2);
 }
 
 bool gf_tcp_stream_has_work(const struct gf_tcp_stream *stream)

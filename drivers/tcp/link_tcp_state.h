@@ -24,7 +24,7 @@
 #define TCP_LINK_VERSION 1u
 #define TCP_STREAMS_MAX 8u
 #define TCP_ENDPOINT_BYTES_MAX 256u
-#define TCP_PLACES_MAX 4u     /* addresses of a rank that carry its messages */
+#define TCP_ADDRS_MAX 4u      /* addresses of a rank that carry its messages */
 #define TCP_BLOCK_BYTES 1024u /* credit is counted in these */
 /* Credit of each peer, where the setup names none: an equal share of .._ALL, but no less and no more
  * than this. */
@@ -121,7 +121,7 @@ struct gf_tcp_stream {
     struct gf_tcp_stream *next_ready; /* in link.ready */
     int fd;                           /* -1: none */
     uint32_t index;
-    struct gf_place there;   /* its other end: a socket that has failed no longer knows it */
+    struct gf_addr there;    /* its other end: a socket that has failed no longer knows it */
     uint64_t more_bytes;     /* of large messages that it took, in this generation */
     uint64_t written;        /* bytes that the kernel took */
     uint64_t large_at;       /* .. before it took more at once than ever before, and */
@@ -157,15 +157,15 @@ struct gf_tcp_stream {
 struct gf_tcp_peer {
     struct gf_tcp_link *link;
     uint32_t id;
-    uint32_t open_count; /* streams that were adopted */
-    uint64_t met_ns;     /* since then it is to be reached by connections; 0: it is not */
-    bool greeted;        /* its HELLO came */
-    bool greets;         /* ours is to leave */
-    bool ended, told;    /* a connection ended; its requests were told */
+    uint32_t open_count;  /* streams that were adopted */
+    uint64_t met_ns;      /* since then it is to be reached by connections; 0: it is not */
+    bool greeted;         /* its HELLO came */
+    bool greets;          /* ours is to leave */
+    bool ended, notified; /* a connection ended; its requests were told */
     uint64_t ended_ns;
-    int ended_error;      /* errno, or 0: closed there, or bytes that broke a rule */
-    uint32_t place_count; /* since met_ns: where it is dialled */
-    struct gf_place places[TCP_PLACES_MAX];
+    int ended_error;     /* errno, or 0: closed there, or bytes that broke a rule */
+    uint32_t addr_count; /* since met_ns: where it is dialled */
+    struct gf_addr addrs[TCP_ADDRS_MAX];
     struct gf_tcp_stream *streams;
 
     struct gf_tcp_list queued, waiting, sending;
@@ -178,7 +178,7 @@ struct gf_tcp_peer {
     struct gf_req *tells, *tells_last; /* by tell_next: READY or UNREADY is to leave */
     uint32_t number;                   /* the last that a receive got */
     uint32_t used;                     /* blocks of our credit that it has taken, and .. */
-    uint32_t given, given_told;        /* that we gave back, and have said so; modulo 2^32 */
+    uint32_t given, given_sent;        /* that we gave back, and have said so; modulo 2^32 */
     struct gf_tcp_late *late;
     uint32_t late_first, late_last, late_free;
     uint32_t *chain; /* of blocks: the next one */
@@ -201,9 +201,9 @@ struct gf_tcp_link {
     uint64_t data_ns;          /* and was last */
     char devices[GF_TEXT_MAX]; /* what of setup.devices is this rank's */
     bool descriptors_fit;      /* all peers that are to be reached by connections can have them */
-    uint32_t place_count;
-    struct gf_place places[TCP_PLACES_MAX]; /* where this rank is dialled; from there it dials */
-    struct gf_device_at place_devices[TCP_PLACES_MAX];
+    uint32_t addr_count;
+    struct gf_addr addrs[TCP_ADDRS_MAX]; /* where this rank is dialled; from there it dials */
+    struct gf_device_at addr_devices[TCP_ADDRS_MAX];
     unsigned char secret[GF_DATA_SECRET_BYTES];
     uint32_t unasked; /* reads without asking epoll first, since it was asked */
     uint32_t turn;    /* of progress() */
@@ -289,7 +289,7 @@ void gf_tcp_req_end(struct gf_req *req, gf_status answer);
 /* The stream is served at the next progress(). */
 void gf_tcp_stream_list(struct gf_tcp_stream *stream);
 /* The fault and the log line of a request that met a message of another size. */
-void gf_tcp_mismatch(struct gf_req *req, uint32_t came_bytes);
+void gf_tcp_mismatch(struct gf_req *req, uint32_t got_bytes);
 
 /* link_tcp_send.c. True: something moved. Writes nothing once the peer has ended. */
 bool gf_tcp_stream_write(struct gf_tcp_stream *stream);

@@ -16,7 +16,7 @@
 
 #define BACKLOG 1024
 
-static socklen_t sockaddr_of(const struct gf_place *address, struct sockaddr_storage *storage_out)
+static socklen_t sockaddr_of(const struct gf_addr *address, struct sockaddr_storage *storage_out)
 {
     struct sockaddr_in *v4 = (struct sockaddr_in *)storage_out;
     struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)storage_out;
@@ -34,10 +34,10 @@ static socklen_t sockaddr_of(const struct gf_place *address, struct sockaddr_sto
 
 /* Of a link-local address: the interface that leads there. */
 static bool scope_check(const char *key, const char *text, bool with_port,
-                        const struct gf_place *address, struct gf_fault *fault_out)
+                        const struct gf_addr *address, struct gf_fault *fault_out)
 {
-    bool lacks = gf_place_lacks_scope(text, with_port);
-    if (!lacks && (!gf_place_is_link_local(address) || (address->scope != 0))) return true;
+    bool lacks = gf_addr_lacks_scope(text, with_port);
+    if (!lacks && (!gf_addr_is_link_local(address) || (address->scope != 0))) return true;
     (void)gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
                        "%s '%.60s' is link-local: expected %s, as fe80::a%%eth0", key, text,
                        lacks ? "the interface behind the address"
@@ -45,11 +45,11 @@ static bool scope_check(const char *key, const char *text, bool with_port,
     return false;
 }
 
-bool gf_socket_address_parse(const char *text, struct gf_place *address_out,
+bool gf_socket_address_parse(const char *text, struct gf_addr *address_out,
                              struct gf_fault *fault_out)
 {
     static const char key[] = "rendezvous.address";
-    if (gf_place_parse(text, true, address_out) || gf_place_lacks_scope(text, true))
+    if (gf_addr_parse(text, true, address_out) || gf_addr_lacks_scope(text, true))
         return scope_check(key, text, true, address_out, fault_out);
     (void)gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
                        "rendezvous.address '%.60s': expected a numeric "
@@ -58,11 +58,10 @@ bool gf_socket_address_parse(const char *text, struct gf_place *address_out,
     return false;
 }
 
-bool gf_socket_bind_parse(const char *text, struct gf_place *address_out,
-                          struct gf_fault *fault_out)
+bool gf_socket_bind_parse(const char *text, struct gf_addr *address_out, struct gf_fault *fault_out)
 {
     static const char key[] = "rendezvous.bind";
-    if (gf_place_parse(text, false, address_out) || gf_place_lacks_scope(text, false))
+    if (gf_addr_parse(text, false, address_out) || gf_addr_lacks_scope(text, false))
         return scope_check(key, text, false, address_out, fault_out);
     (void)gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
                        "rendezvous.bind '%.60s': expected a numeric IP "
@@ -71,7 +70,7 @@ bool gf_socket_bind_parse(const char *text, struct gf_place *address_out,
     return false;
 }
 
-void gf_socket_address_text(const struct gf_place *address, char *text_out, size_t bytes)
+void gf_socket_address_text(const struct gf_addr *address, char *text_out, size_t bytes)
 {
     char ip[INET6_ADDRSTRLEN] = "";
     char scope[1 + IF_NAMESIZE] = "%";
@@ -153,7 +152,7 @@ static int socket_open(int family, int type)
     return gf_descriptor_keep(socket(family, type | SOCK_CLOEXEC, 0));
 }
 
-int gf_socket_listen(const struct gf_place *address, const char *text, struct gf_fault *fault_out)
+int gf_socket_listen(const struct gf_addr *address, const char *text, struct gf_fault *fault_out)
 {
     const char *call = "socket";
     struct sockaddr_storage at;
@@ -170,7 +169,7 @@ int gf_socket_listen(const struct gf_place *address, const char *text, struct gf
     return listen_failed(fd, call, text, fault_out);
 }
 
-static int connect_begin(int fd, const struct gf_place *to, const struct gf_place *bind_to)
+static int connect_begin(int fd, const struct gf_addr *to, const struct gf_addr *bind_to)
 {
     struct sockaddr_storage own;
     struct sockaddr_storage other;
@@ -188,7 +187,7 @@ static int connect_begin(int fd, const struct gf_place *to, const struct gf_plac
     return -1;
 }
 
-int gf_socket_connect_by(const struct gf_place *to, const struct gf_place *bind_to, uint32_t device,
+int gf_socket_connect_by(const struct gf_addr *to, const struct gf_addr *bind_to, uint32_t device,
                          uint64_t keepalive_ns)
 {
     int fd = socket_open(to->family, SOCK_STREAM | SOCK_NONBLOCK);
@@ -197,7 +196,7 @@ int gf_socket_connect_by(const struct gf_place *to, const struct gf_place *bind_
     return connect_begin(fd, to, bind_to);
 }
 
-int gf_socket_connect(const struct gf_place *to, const struct gf_place *bind_to,
+int gf_socket_connect(const struct gf_addr *to, const struct gf_addr *bind_to,
                       uint64_t keepalive_ns)
 {
     return gf_socket_connect_by(to, bind_to, 0, keepalive_ns);
@@ -210,7 +209,7 @@ bool gf_socket_bind_device(int fd, uint32_t device)
     return setsockopt(fd, SOL_SOCKET, SO_BINDTOIFINDEX, &index, sizeof index) == 0;
 }
 
-int gf_socket_route(const struct gf_place *to, const struct gf_place *bind_to)
+int gf_socket_route(const struct gf_addr *to, const struct gf_addr *bind_to)
 {
     return connect_begin(socket_open(to->family, SOCK_DGRAM), to, bind_to);
 }
@@ -231,9 +230,9 @@ void gf_socket_reset(int *fd)
 
 bool gf_socket_met_itself(int fd)
 {
-    struct gf_place own;
-    struct gf_place other;
-    if (!gf_place_of_fd(fd, false, &own) || !gf_place_of_fd(fd, true, &other)) return false;
+    struct gf_addr own;
+    struct gf_addr other;
+    if (!gf_addr_of_fd(fd, false, &own) || !gf_addr_of_fd(fd, true, &other)) return false;
     return memcmp(&own, &other, sizeof own) == 0;
 }
 

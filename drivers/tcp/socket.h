@@ -8,26 +8,26 @@
 
 /* rendezvous.address, "127.0.0.1:7117" or "[::1]:7117", into *address_out. False: GF_ERR_CONFIG is
  * in *fault_out. */
-bool gf_socket_address_parse(const char *text, struct gf_place *address_out,
+bool gf_socket_address_parse(const char *text, struct gf_addr *address_out,
                              struct gf_fault *fault_out);
 /* A numeric IP without a port. */
-bool gf_socket_bind_parse(const char *text, struct gf_place *address_out,
+bool gf_socket_bind_parse(const char *text, struct gf_addr *address_out,
                           struct gf_fault *fault_out);
-void gf_socket_address_text(const struct gf_place *address, char *text_out, size_t bytes);
+void gf_socket_address_text(const struct gf_addr *address, char *text_out, size_t bytes);
 
 /* A non-blocking socket that listens, or -1 with GF_ERR_SYSTEM in *fault_out. */
-int gf_socket_listen(const struct gf_place *address, const char *text, struct gf_fault *fault_out);
+int gf_socket_listen(const struct gf_addr *address, const char *text, struct gf_fault *fault_out);
 /* A non-blocking socket on its way to `to` (from `bind_to` unless that is none), or -1 with errno
  * set. */
-int gf_socket_connect(const struct gf_place *to, const struct gf_place *bind_to,
+int gf_socket_connect(const struct gf_addr *to, const struct gf_addr *bind_to,
                       uint64_t keepalive_ns);
 /* .. that leaves by a device (its index), where the kernel lets this process say so; 0: by any. */
-int gf_socket_connect_by(const struct gf_place *to, const struct gf_place *bind_to, uint32_t device,
+int gf_socket_connect_by(const struct gf_addr *to, const struct gf_addr *bind_to, uint32_t device,
                          uint64_t keepalive_ns);
 /* A socket's packets leave and come in by this device alone. false: errno says why not. */
 bool gf_socket_bind_device(int fd, uint32_t device);
 /* A datagram socket that would reach `to`; sends nothing. Or -1 with errno set. */
-int gf_socket_route(const struct gf_place *to, const struct gf_place *bind_to);
+int gf_socket_route(const struct gf_addr *to, const struct gf_addr *bind_to);
 /* Bytes in[*have..want-1], as far as they are here. GF_OK: all are; GF_ERR_PEER: it has ended,
  * errno says how (0: its other end closed it). */
 gf_status gf_socket_read(int fd, unsigned char *in, uint32_t *have, uint32_t want);

@@ -37,7 +37,7 @@ static void pass(struct gf_queue *queue, gf_mem at, uint64_t elems)
 
 static bool reached(struct gf_gpu *gpu, uint32_t event)
 {
-    gf_status status = gf_gpu_cuda.reached(gpu, event);
+    gf_status status = gf_gpu_cuda.event_query(gpu, event);
     if (status != GF_AGAIN) gpu_must(status);
     return status == GF_OK;
 }
@@ -94,9 +94,9 @@ static bool ends_after(uint32_t busy, uint32_t other)
     const uint32_t passes = gpu_program.is_fake ? 2 : 64;
     const gf_mem at = gpu_program.gpu->arena;
     for (uint32_t i = 0; i < passes; i++) pass(&long_queue, at, elems);
-    gpu_must(gf_gpu_cuda.mark(&long_queue, 0));
+    gpu_must(gf_gpu_cuda.event_record(&long_queue, 0));
     pass(&small_queue, at + WORK_BYTES, SMALL_ELEMS);
-    gpu_must(gf_gpu_cuda.mark(&small_queue, 1));
+    gpu_must(gf_gpu_cuda.event_record(&small_queue, 1));
     while (!reached(small_queue.gpu, 1)) {
     }
     bool after = reached(long_queue.gpu, 0);
@@ -144,7 +144,7 @@ static void there_and_back(void)
 {
     struct gf_queue *queue = &gpu_program.queue;
     pass(queue, gpu_program.gpu->arena, SMALL_ELEMS);
-    gpu_must(gf_gpu_cuda.mark(queue, 0));
+    gpu_must(gf_gpu_cuda.event_record(queue, 0));
     while (!reached(gpu_program.gpu, 0)) {
     }
 }

@@ -300,7 +300,7 @@ static void time_passes(struct late *late)
     work_some(late, (late->random >> 16) % (late_gpu_most + 1u));
 }
 
-static gf_status late_mark(struct gf_queue *queue, uint32_t event)
+static gf_status late_event_record(struct gf_queue *queue, uint32_t event)
 {
     struct late *late = late_of(queue->gpu);
     assert_true(event < EVENTS_MAX);
@@ -308,7 +308,7 @@ static gf_status late_mark(struct gf_queue *queue, uint32_t event)
     return GF_OK;
 }
 
-static gf_status late_reached(struct gf_gpu *gpu, uint32_t event)
+static gf_status late_event_query(struct gf_gpu *gpu, uint32_t event)
 {
     struct late *late = late_of(gpu);
     if (late->done < late->marks[event]) time_passes(late);
@@ -347,8 +347,8 @@ const struct gf_gpu_driver late_gpu = {
     .host_unregister = late_unregister,
     .copy = late_copy,
     .zero = late_zero,
-    .lead = late_order,
-    .mark = late_mark,
-    .reached = late_reached,
+    .stream_wait = late_order,
+    .event_record = late_event_record,
+    .event_query = late_event_query,
     .finished = late_finished,
 };

@@ -23,7 +23,7 @@ static double now_s(void)
 static gf_status reached(struct gf_gpu *gpu)
 {
     gf_status status;
-    while ((status = gf_gpu_cuda.reached(gpu, 0)) == GF_AGAIN) {
+    while ((status = gf_gpu_cuda.event_query(gpu, 0)) == GF_AGAIN) {
     }
     return status;
 }
@@ -41,12 +41,12 @@ TEST(a_capture_of_another_thread_is_not_broken)
     gf_mem device = f->gpu->arena;
     gf_mem host = (gf_mem)(uintptr_t)pinned;
     assert_int_equal(gf_gpu_cuda.host_register(f->gpu, pinned, sizeof pinned), GF_OK);
-    assert_int_equal(gf_gpu_cuda.mark(&(struct gf_queue){.gpu = f->gpu, .stream = theirs}, 1),
-                     GF_OK);
+    assert_int_equal(
+        gf_gpu_cuda.event_record(&(struct gf_queue){.gpu = f->gpu, .stream = theirs}, 1), GF_OK);
     assert_int_equal(gf_gpu_cuda.copy(&f->queue, host, device, sizeof pinned), GF_OK);
-    assert_int_equal(gf_gpu_cuda.mark(&f->queue, 0), GF_OK);
+    assert_int_equal(gf_gpu_cuda.event_record(&f->queue, 0), GF_OK);
     assert_int_equal(reached(f->gpu), GF_OK);
-    assert_int_equal(gf_gpu_cuda.lead(&f->queue, theirs), GF_OK);
+    assert_int_equal(gf_gpu_cuda.stream_wait(&f->queue, theirs), GF_OK);
     assert_int_equal(gf_gpu_cuda.host_unregister(f->gpu, pinned), GF_OK);
     f->fake->stream_destroy(captured);
     f->fake->stream_destroy(theirs);

@@ -30,7 +30,7 @@ static gf_status ask_finished(void)
 
 static gf_status ask_reached(void)
 {
-    return gf_gpu_cuda.reached(f.gpu, 1);
+    return gf_gpu_cuda.event_query(f.gpu, 1);
 }
 
 /* A little of everything. */
@@ -41,14 +41,14 @@ static gf_status work(uint64_t theirs)
     gf_mem device = f.gpu->arena;
     gf_mem host = (gf_mem)(uintptr_t)pinned;
     struct gf_queue appliance = {.gpu = f.gpu, .stream = theirs};
-    gf_status status = gf_gpu_cuda.mark(&appliance, 2);
-    if (status >= 0) status = gf_gpu_cuda.lead(&appliance, f.queue.stream);
+    gf_status status = gf_gpu_cuda.event_record(&appliance, 2);
+    if (status >= 0) status = gf_gpu_cuda.stream_wait(&appliance, f.queue.stream);
     (void)gf_gpu_cuda.is_device(f.gpu, device);
     if (status >= 0) status = gf_gpu_cuda.copy(&f.queue, device, host, BYTES);
     if (status >= 0) status = gf_gpu_cuda.zero(&f.queue, device, BYTES / 2);
     if (status >= 0) status = gf_gpu_cuda.launch(&f.queue, 0, 1, 32, args);
-    if (status >= 0) status = gf_gpu_cuda.mark(&f.queue, 1);
-    if (status >= 0) status = gf_gpu_cuda.lead(&f.queue, theirs);
+    if (status >= 0) status = gf_gpu_cuda.event_record(&f.queue, 1);
+    if (status >= 0) status = gf_gpu_cuda.stream_wait(&f.queue, theirs);
     if (status >= 0) status = until(ask_reached);
     if (status >= 0) status = gf_gpu_cuda.copy(&f.queue, host, device, BYTES);
     if (status >= 0) status = until(ask_finished);

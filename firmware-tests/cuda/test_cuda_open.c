@@ -80,8 +80,8 @@ TEST(memory_that_cannot_be_registered_is_staged)
             assert_int_equal(gf_gpu_cuda.copy(&queues[p % 2], (gf_mem)(uintptr_t)&words[p * PART],
                                               f.gpu->arena + p * PART * 8, PART * 8),
                              GF_OK);
-        assert_int_equal(gf_gpu_cuda.mark(&queues[1], 0), GF_OK);
-        while (gf_gpu_cuda.reached(f.gpu, 0) == GF_AGAIN) {
+        assert_int_equal(gf_gpu_cuda.event_record(&queues[1], 0), GF_OK);
+        while (gf_gpu_cuda.event_query(f.gpu, 0) == GF_AGAIN) {
         }
         for (uint32_t i = 0; i < WORDS; i++)
             if (i / PART % 2 == 1)

@@ -135,7 +135,7 @@ TEST(a_copy_of_memory_that_is_nobodys_is_refused)
 static void produce(struct gf_queue *theirs)
 {
     launch(theirs, FILL, device(0), 100);
-    assert_int_equal(gf_gpu_cuda.lead(theirs, f.queue.stream), GF_OK);
+    assert_int_equal(gf_gpu_cuda.stream_wait(theirs, f.queue.stream), GF_OK);
     assert_int_equal(gf_gpu_cuda.copy(&f.queue, word(0), device(0), BYTES), GF_OK);
     drain(&f.queue);
 }
@@ -145,7 +145,7 @@ static void consume(struct gf_queue *theirs)
 {
     for (uint32_t i = 0; i < WORDS; i++) pinned[i] = 50 + i;
     assert_int_equal(gf_gpu_cuda.copy(&f.queue, device(0), word(0), BYTES), GF_OK);
-    assert_int_equal(gf_gpu_cuda.lead(&f.queue, theirs->stream), GF_OK);
+    assert_int_equal(gf_gpu_cuda.stream_wait(&f.queue, theirs->stream), GF_OK);
     launch(theirs, DOUBLE, device(0), 0);
     f.fake->stream_run(theirs->stream);
     drain(&f.queue);
@@ -202,17 +202,17 @@ TEST(a_mark_is_reached_when_all_before_it_is_done)
     for (uint32_t seed = 0; seed < SEEDS; seed++) {
         begin(seed);
         for (uint32_t event = 0; event < 4; event++) {
-            assert_int_equal(gf_gpu_cuda.reached(f.gpu, event), GF_OK); /* nothing was marked */
+            assert_int_equal(gf_gpu_cuda.event_query(f.gpu, event), GF_OK); /* nothing was marked */
             launch(&f.queue, FILL, device(event * WORDS), event * 1000);
             assert_int_equal(
                 gf_gpu_cuda.copy(&f.queue, word(event * WORDS), device(event * WORDS), BYTES),
                 GF_OK);
-            assert_int_equal(gf_gpu_cuda.mark(&f.queue, event), GF_OK);
+            assert_int_equal(gf_gpu_cuda.event_record(&f.queue, event), GF_OK);
         }
         uint32_t done = 0;
         for (uint32_t turn = 0; done < 4; turn++) {
             assert_true(turn < TURNS_MAX);
-            gf_status status = gf_gpu_cuda.reached(f.gpu, done);
+            gf_status status = gf_gpu_cuda.event_query(f.gpu, done);
             if (status == GF_AGAIN) continue;
             assert_int_equal(status, GF_OK);
             counts_from(&pinned[done * WORDS], done * 1000);
@@ -220,8 +220,8 @@ TEST(a_mark_is_reached_when_all_before_it_is_done)
         }
         /* Marked again it stands for what is queued now. */
         assert_int_equal(gf_gpu_cuda.copy(&f.queue, word(0), device(WORDS), BYTES), GF_OK);
-        assert_int_equal(gf_gpu_cuda.mark(&f.queue, 0), GF_OK);
-        while (gf_gpu_cuda.reached(f.gpu, 0) == GF_AGAIN) assert_true(done++ < TURNS_MAX);
+        assert_int_equal(gf_gpu_cuda.event_record(&f.queue, 0), GF_OK);
+        while (gf_gpu_cuda.event_query(f.gpu, 0) == GF_AGAIN) assert_true(done++ < TURNS_MAX);
         counts_from(pinned, 1000);
         cuda_fixture_end(&f, pinned);
     }
@@ -266,7 +266,7 @@ static void wait_stands(void)
         f.fake->stream_hold(theirs.stream);
         assert_int_equal(gf_gpu_cuda.zero(&other, device(0), BYTES), GF_OK);
         assert_true(cuda_fixture_drains(&other)); /* beside a kernel that runs */
-        assert_int_equal(gf_gpu_cuda.lead(&theirs, f.queue.stream), GF_OK);
+        assert_int_equal(gf_gpu_cuda.stream_wait(&theirs, f.queue.stream), GF_OK);
         assert_int_equal(gf_gpu_cuda.zero(&other, device(0), BYTES), GF_OK);
         assert_int_equal(cuda_fixture_drains(&other), other_passes);
         f.fake->release();
@@ -296,8 +296,8 @@ static void launch_blocks(void)
     for (uint32_t seed = 0; seed < 8; seed++) {
         begin(seed);
         launch(&f.queue, FILL, device(0), 3);
-        assert_int_equal(gf_gpu_cuda.mark(&f.queue, 0), GF_OK);
-        assert_int_equal(gf_gpu_cuda.reached(f.gpu, 0), GF_OK); /* at the first look */
+        assert_int_equal(gf_gpu_cuda.event_record(&f.queue, 0), GF_OK);
+        assert_int_equal(gf_gpu_cuda.event_query(f.gpu, 0), GF_OK); /* at the first look */
         cuda_fixture_end(&f, pinned);
     }
 }

@@ -311,11 +311,11 @@ TEST(the_footprint_names_the_devices_memory)
 static uint64_t slow_since_ns;
 static uint64_t slow_ns;
 
-static gf_status slow_reached(struct gf_gpu *gpu, uint32_t event)
+static gf_status slow_event_query(struct gf_gpu *gpu, uint32_t event)
 {
     uint64_t now_ns = gf_clock_monotonic.now_ns(NULL);
     if (slow_since_ns == 0) slow_since_ns = now_ns;
-    return (now_ns - slow_since_ns < slow_ns) ? GF_AGAIN : late_gpu.reached(gpu, event);
+    return (now_ns - slow_since_ns < slow_ns) ? GF_AGAIN : late_gpu.event_query(gpu, event);
 }
 
 /* One step with a deadline of so long, on the machine's clock; the status that it ends with. */
@@ -329,7 +329,7 @@ static gf_status slow_step(uint64_t timeout_ns)
     setup.real_time = true;
     setup.config.exchange.timeout_ns = timeout_ns;
     world_open(&w, &setup);
-    slow.reached = slow_reached;
+    slow.event_query = slow_event_query;
     slow_since_ns = 0;
     for (uint32_t rank = 0; rank < w.world; rank++) w.ranks[rank].gf->gpu->driver = &slow;
     world_step_run(&w, &step);

@@ -43,7 +43,7 @@ int LLVMFuzzerInitialize(int *count, char ***arguments)
 
 static struct sender {
     enum { NONCE, ANSWER, HELLO, FRAMES } next;
-    const unsigned char *said; /* where the library keeps the words of this connection */
+    const unsigned char *transcript; /* where the library keeps the words of this connection */
     struct gf_auth_mac mac, other;
 } senders[2];
 static bool signs;
@@ -52,27 +52,28 @@ static bool signs;
 static size_t piece_sign(const struct gf_auth *auth, struct sender *sender, unsigned char *piece,
                          size_t bytes)
 {
-    unsigned char said[MEET_TALK_BYTES];
+    unsigned char transcript[HANDSHAKE_TRANSCRIPT_BYTES];
     if (bytes < GF_FRAME_HEADER_BYTES) return bytes;
     switch (sender->next) {
     case NONCE:
-        if (bytes < MEET_NONCE_BYTES) return bytes;
+        if (bytes < HANDSHAKE_NONCE_BYTES) return bytes;
         sender->next = ANSWER;
-        return MEET_NONCE_BYTES;
+        return HANDSHAKE_NONCE_BYTES;
     case ANSWER: /* the hello is said by now */
-        gf_talk_macs_of(auth, sender->said, &sender->mac, &sender->other);
+        gf_transcript_macs_of(auth, sender->transcript, &sender->mac, &sender->other);
         bytes = GF_FRAME_HEADER_BYTES;
         sender->next = FRAMES;
         break;
     case HELLO:
-        if (bytes < MEET_HELLO_BYTES) return bytes;
-        memcpy(said, sender->said, MEET_NONCE_BYTES);
-        memcpy(said + MEET_NONCE_BYTES, piece, MEET_HELLO_BYTES);
-        gf_auth_prove(auth, said, MEET_TALK_PROVEN_BYTES, said + MEET_TALK_PROVEN_BYTES);
-        memcpy(piece, said + MEET_NONCE_BYTES, MEET_HELLO_BYTES);
-        gf_talk_macs_of(auth, said, &sender->other, &sender->mac);
+        if (bytes < HANDSHAKE_HELLO_BYTES) return bytes;
+        memcpy(transcript, sender->transcript, HANDSHAKE_NONCE_BYTES);
+        memcpy(transcript + HANDSHAKE_NONCE_BYTES, piece, HANDSHAKE_HELLO_BYTES);
+        gf_auth_prove(auth, transcript, HANDSHAKE_PROVEN_BYTES,
+                      transcript + HANDSHAKE_PROVEN_BYTES);
+        memcpy(piece, transcript + HANDSHAKE_NONCE_BYTES, HANDSHAKE_HELLO_BYTES);
+        gf_transcript_macs_of(auth, transcript, &sender->other, &sender->mac);
         sender->next = FRAMES;
-        return MEET_HELLO_BYTES;
+        return HANDSHAKE_HELLO_BYTES;
     case FRAMES: break;
     }
     size_t body_bytes = bytes - GF_FRAME_HEADER_BYTES;
@@ -91,31 +92,32 @@ static int pair_open(int *other_out)
     return fds[1];
 }
 
-static void watch(struct meet *meet, int fd, uint32_t about)
+static void watch(struct handshake *handshake, int fd, uint32_t about)
 {
-    must(gf_meet_epoll_set(meet, EPOLL_CTL_ADD, fd, about, EPOLLIN) == GF_OK);
+    must(gf_handshake_epoll_set(handshake, EPOLL_CTL_ADD, fd, about, EPOLLIN) == GF_OK);
 }
 
-static int stranger_open(struct meet *meet, uint32_t slot, bool by_name, uint64_t now_ns)
+static int stranger_open(struct handshake *handshake, uint32_t slot, bool by_name, uint64_t now_ns)
 {
     int fd;
-    struct pending *pending = &meet->pending[slot];
+    struct pending *pending = &handshake->pending[slot];
     *pending = (struct pending){
         .fd = pair_open(&fd), .number = slot, .since_ns = now_ns, .by_name = by_name};
-    meet->sources[0].held++;
-    gf_talk_put_nonce(meet, pending->said);
-    senders[slot].said = pending->said;
-    watch(meet, pending->fd, MEET_ABOUT_PENDING | slot);
+    handshake->sources[0].held++;
+    gf_transcript_put_nonce(handshake, pending->transcript);
+    senders[slot].transcript = pending->transcript;
+    watch(handshake, pending->fd, HANDSHAKE_ABOUT_PENDING | slot);
     return fd;
 }
 
 static int impostor_open(struct channel *channel, uint32_t slot, uint64_t now_ns)
 {
     int fd;
-    struct try *one = &channel->way.tries[slot];
-    *one = (struct try){.state = MEET_TRY_NONCE, .began_ns = now_ns, .fd = pair_open(&fd)};
-    senders[slot].said = one->said;
-    watch(&channel->meet, one->fd, MEET_ABOUT_TRY | slot);
+    struct attempt *one = &channel->dial.attempts[slot];
+    *one = (struct attempt){
+        .state = HANDSHAKE_ATTEMPT_NONCE, .began_ns = now_ns, .fd = pair_open(&fd)};
+    senders[slot].transcript = one->transcript;
+    watch(&channel->handshake, one->fd, HANDSHAKE_ABOUT_ATTEMPT | slot);
     return fd;
 }
 
@@ -218,10 +220,10 @@ static void channel_run(const uint8_t *data, size_t size, enum role role)
         hub_address_free(address, false);
     }
     if (member && (role != COORDINATOR)) gf_channel_tcp.dial(opened, 1000);
-    channel->way.next_ns = channel->aside.next_ns = UINT64_MAX; /* the tries are those below */
+    channel->dial.next_ns = channel->probe.next_ns = UINT64_MAX; /* the tries are those below */
     for (uint32_t i = 0; i < 2; i++) {
         if ((role == STRANGER) || (role == STRANGER_KEYED))
-            fds[i] = stranger_open(&channel->meet, i, false, 1000);
+            fds[i] = stranger_open(&channel->handshake, i, false, 1000);
         else if ((role == IMPOSTOR) || (role == IMPOSTOR_KEYED))
             fds[i] = impostor_open(channel, i, 1000);
         else if ((role != COORDINATOR) || (i == 0))
@@ -263,15 +265,15 @@ static void data_run(const uint8_t *data, size_t size)
     struct gf_link_setup setup = {
         .ranks_max = 3, .job_id = 4711, .address = address, .keepalive_ns = 1000};
     unsigned char secret[GF_DATA_SECRET_BYTES];
-    struct gf_place place;
+    struct gf_addr addr;
     int fds[2];
     must(gf_data_state_bytes(&setup) <= sizeof state);
     signs = data[0] > 0x7f;
     memset(state, 0xa5, sizeof state);
     listens = (struct gf_data *)(void *)state;
     gf_data_init(listens, &setup);
-    must(gf_data_begin(listens, 7, 1, 3, &taker, secret, &place) == GF_OK);
-    for (uint32_t i = 0; i < 2; i++) fds[i] = stranger_open(&listens->meet, i, false, 1000);
+    must(gf_data_begin(listens, 7, 1, 3, &taker, secret, &addr) == GF_OK);
+    for (uint32_t i = 0; i < 2; i++) fds[i] = stranger_open(&listens->handshake, i, false, 1000);
     pieces_send(data, size, &listens->auth, fds, data_turn);
     gf_data_close(listens);
     for (int i = 0; i < 2; i++)

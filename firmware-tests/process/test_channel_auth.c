@@ -227,15 +227,15 @@ TEST(a_coordinator_of_another_key_ends_nobody_who_was_in)
 /* What an acceptor says is no proof of who dials, and one nonce serves one connection. */
 TEST(a_nonce_sent_to_another_proves_nothing)
 {
-    unsigned char said[2][SAID];
+    unsigned char transcript[2][SAID];
     char text[GF_FRAME_REASON_BYTES];
     int fds[2];
     coordinate(key_a);
-    for (int i = 0; i < 2; i++) fds[i] = stranger_meets(hub.address, key_a, said[i]);
-    assert_memory_not_equal(said[0] + GF_FRAME_HEADER_BYTES, said[1] + GF_FRAME_HEADER_BYTES,
-                            GF_AUTH_NONCE_BYTES);
+    for (int i = 0; i < 2; i++) fds[i] = stranger_meets(hub.address, key_a, transcript[i]);
+    assert_memory_not_equal(transcript[0] + GF_FRAME_HEADER_BYTES,
+                            transcript[1] + GF_FRAME_HEADER_BYTES, GF_AUTH_NONCE_BYTES);
     for (int i = 0; i < 2; i++) { /* each with the other's hello */
-        say(fds[i], said[1 - i] + NONCE_FRAME, HELLO_FRAME);
+        say(fds[i], transcript[1 - i] + NONCE_FRAME, HELLO_FRAME);
         hear_refusal(fds[i], false, text);
         assert_non_null(strstr(text, "did not prove that it has this job's key"));
         (void)close(fds[i]);
@@ -368,7 +368,7 @@ TEST(an_impostor_is_no_coordinator)
 TEST(one_address_pushes_out_its_own)
 {
     static int fds[300];
-    unsigned char said[SAID];
+    unsigned char transcript[SAID];
     unsigned char byte;
     uint32_t gone = 0;
     hub.connections_max = 16;
@@ -380,18 +380,19 @@ TEST(one_address_pushes_out_its_own)
     }
     for (int i = 0; i < 20; i++) hub_turn();
     for (size_t i = 0; i < LENGTH(fds); i++) {
-        (void)recv(fds[i], said, NONCE_FRAME, MSG_DONTWAIT);
+        (void)recv(fds[i], transcript, NONCE_FRAME, MSG_DONTWAIT);
         bool ended = recv(fds[i], &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 0;
         ended = ended || ((errno != EAGAIN) && (errno != EWOULDBLOCK));
         gone += ended;
         assert_int_equal(ended, i < gone); /* the oldest ones */
     }
     assert_true((gone > 200) && (gone < 240)); /* 8 + 64 slots */
-    assert_int_equal(hear(other, said, NONCE_FRAME), NONCE_FRAME);
-    hello_make(said + NONCE_FRAME, GF_HELLO_KEYED); /* a member after all, long after it came */
-    hello_prove(said, key_a);
+    assert_int_equal(hear(other, transcript, NONCE_FRAME), NONCE_FRAME);
+    hello_make(transcript + NONCE_FRAME,
+               GF_HELLO_KEYED); /* a member after all, long after it came */
+    hello_prove(transcript, key_a);
     hub_now_ns += 60 * HUB_SECOND;
-    say(other, said + NONCE_FRAME, HELLO_FRAME);
+    say(other, transcript + NONCE_FRAME, HELLO_FRAME);
     HUB_UNTIL(heard[0].connected == 1);
     for (size_t i = 0; i < LENGTH(fds); i++) (void)close(fds[i]);
     (void)close(other);
@@ -402,7 +403,7 @@ TEST(as_many_ranks_as_a_job_has_come_at_once)
 {
     enum { RANKS = 512 };
     static int fds[RANKS];
-    static unsigned char said[RANKS][SAID];
+    static unsigned char transcript[RANKS][SAID];
     struct rlimit had;
     struct rlimit many;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &had), 0);
@@ -412,11 +413,11 @@ TEST(as_many_ranks_as_a_job_has_come_at_once)
     hub.connections_max = 2 * RANKS + 16;
     coordinate(key_a);
     uint64_t since_ns = hub_now_ns;
-    for (uint32_t r = 1; r < RANKS; r++) fds[r] = stranger_meets(hub.address, key_a, said[r]);
-    for (uint32_t r = 1; r < RANKS; r++) say(fds[r], said[r] + NONCE_FRAME, HELLO_FRAME);
+    for (uint32_t r = 1; r < RANKS; r++) fds[r] = stranger_meets(hub.address, key_a, transcript[r]);
+    for (uint32_t r = 1; r < RANKS; r++) say(fds[r], transcript[r] + NONCE_FRAME, HELLO_FRAME);
     for (uint32_t r = 1; r < RANKS; r++) {
-        assert_int_equal(hear(fds[r], said[r], ANSWER_FRAME), ANSWER_FRAME);
-        assert_int_equal(gf_frame_header_get(said[r]).kind, GF_FRAME_ANSWER);
+        assert_int_equal(hear(fds[r], transcript[r], ANSWER_FRAME), ANSWER_FRAME);
+        assert_int_equal(gf_frame_header_get(transcript[r]).kind, GF_FRAME_ANSWER);
     }
     assert_true(hub_now_ns - since_ns < HUB_SECOND);
     for (uint32_t r = 1; r < RANKS; r++) (void)close(fds[r]);

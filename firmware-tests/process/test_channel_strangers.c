@@ -184,9 +184,9 @@ TEST(a_stranger_who_says_a_nonce_and_nothing_more_delays_nobody)
         hub_join(2);
         hub_close(0);
         HUB_UNTIL((heard[1].ended == 1) && (heard[2].ended == 1));
-        struct gf_place at;
+        struct gf_addr at;
         struct gf_fault fault = {0};
-        assert_true(gf_place_parse(hub.address, true, &at));
+        assert_true(gf_addr_parse(hub.address, true, &at));
         int listener = gf_socket_listen(&at, hub.address, &fault);
         assert_true(listener >= 0);
         gf_frame_header_put(&(struct gf_put){word, sizeof word}, GF_FRAME_NONCE,

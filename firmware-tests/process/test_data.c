@@ -14,7 +14,7 @@
 #define ENDS 4u
 #define STREAMS 2u
 
-static const struct gf_place anywhere;
+static const struct gf_addr anywhere;
 
 /* What one end has been given. */
 static struct end {
@@ -23,7 +23,7 @@ static struct end {
     int fds[ENDS][STREAMS]; /* -1: none */
     uint32_t connected;
     unsigned char secret[GF_DATA_SECRET_BYTES];
-    struct gf_place place;
+    struct gf_addr addr;
 } ends[ENDS];
 static uint32_t world;
 
@@ -58,7 +58,7 @@ static gf_status begin_try(uint32_t rank, uint32_t generation)
     end->connected = 0;
     takers[rank] = (struct gf_data_taker){end, end_connected, end_has};
     return gf_data_begin(end->data, generation, rank, world, &takers[rank], end->secret,
-                         &end->place);
+                         &end->addr);
 }
 
 static void data_begin(uint32_t rank, uint32_t generation)
@@ -93,7 +93,7 @@ static void ends_turn(void)
 
 static gf_status data_dial(uint32_t from, uint32_t to, uint32_t stream)
 {
-    return gf_data_dial(ends[from].data, hub_now_ns, to, stream, ends[to].secret, &ends[to].place,
+    return gf_data_dial(ends[from].data, hub_now_ns, to, stream, ends[to].secret, &ends[to].addr,
                         &anywhere);
 }
 
@@ -165,8 +165,8 @@ TEST(both_ends_get_a_proven_connection)
 TEST(what_a_rank_lacks_is_forgotten_once_connections_come_for_a_second)
 {
     data_world(2, false);
-    ends[1].data->meet.lacks = EMFILE;
-    ends[1].data->meet.lacked_ns = hub_now_ns;
+    ends[1].data->handshake.lacks = EMFILE;
+    ends[1].data->handshake.lacked_ns = hub_now_ns;
     assert_int_equal(data_dial(0, 1, 0), GF_OK);
     HUB_UNTIL((ends[0].connected == 1) && (ends[1].connected == 1));
     assert_int_equal(gf_data_lacks(ends[1].data), EMFILE);
@@ -248,7 +248,7 @@ TEST(who_does_not_belong_to_the_generation_is_refused)
             memcpy(secret, ends[1].secret, sizeof secret);
             if (refused[i].secret) secret[5] ^= 1;
             assert_int_equal(gf_data_dial(ends[0].data, hub_now_ns, refused[i].to, 0, secret,
-                                          &ends[1].place, &anywhere),
+                                          &ends[1].addr, &anywhere),
                              GF_OK);
             HUB_UNTIL(gf_data_text(ends[0].data, refused[i].to)[0] != 0);
             for (int t = 0; t < 200; t++) hub_turn();
@@ -271,8 +271,8 @@ TEST(a_later_generation_refuses_the_former_member)
     data_begin(1, 2);
     assert_memory_not_equal(former, ends[1].secret, sizeof former);
     data_begin(0, 2); /* it has learned the number, not the secret */
-    assert_int_equal(
-        gf_data_dial(ends[0].data, hub_now_ns, 1, 0, former, &ends[1].place, &anywhere), GF_OK);
+    assert_int_equal(gf_data_dial(ends[0].data, hub_now_ns, 1, 0, former, &ends[1].addr, &anywhere),
+                     GF_OK);
     HUB_UNTIL(strstr(hub_logged, "did not prove that it is of this job") != NULL);
     assert_int_equal(ends[1].connected, 0);
     data_close();
@@ -288,24 +288,24 @@ TEST(each_named_address_takes_connections)
     for (uint32_t r = 0; r < 2; r++) {
         end_open(r);
         for (uint32_t s = 0; s < STREAMS; s++)
-            assert_true(gf_place_parse(named[s], false, &ends[r].setup.data_places[s]));
+            assert_true(gf_addr_parse(named[s], false, &ends[r].setup.data_addrs[s]));
         data_begin(r, 1);
     }
     for (uint32_t s = 0; s < STREAMS; s++) {
-        struct gf_place to;
-        struct gf_place from;
-        assert_true(gf_place_parse(named[s], false, &to) && gf_place_parse(named[s], false, &from));
-        to.port = ends[1].place.port;
+        struct gf_addr to;
+        struct gf_addr from;
+        assert_true(gf_addr_parse(named[s], false, &to) && gf_addr_parse(named[s], false, &from));
+        to.port = ends[1].addr.port;
         assert_int_equal(gf_data_dial(ends[0].data, hub_now_ns, 1, s, ends[1].secret, &to, &from),
                          GF_OK);
     }
     HUB_UNTIL((ends[0].connected == STREAMS) && (ends[1].connected == STREAMS));
     for (uint32_t s = 0; s < STREAMS; s++) {
-        struct gf_place to;
-        struct gf_place at[2];
-        assert_true(gf_place_parse(named[s], false, &to));
+        struct gf_addr to;
+        struct gf_addr at[2];
+        assert_true(gf_addr_parse(named[s], false, &to));
         for (int peer = 0; peer < 2; peer++) {
-            assert_true(gf_place_of_fd(ends[1].fds[0][s], peer == 1, &at[peer]));
+            assert_true(gf_addr_of_fd(ends[1].fds[0][s], peer == 1, &at[peer]));
             assert_memory_equal(at[peer].ip, to.ip, sizeof to.ip);
         }
         assert_pair(0, 1, s);
@@ -320,24 +320,24 @@ TEST(a_recording_opens_nothing)
     unsigned char hello[HELLO_FRAME];
     int listener = -1;
     int recorder = -1;
-    struct gf_place trap;
+    struct gf_addr trap;
     struct gf_fault fault = {0};
     data_world(2, true);
-    assert_true(gf_place_parse("127.0.0.1", false, &trap));
+    assert_true(gf_addr_parse("127.0.0.1", false, &trap));
     listener = gf_socket_listen(&trap, "a trap", &fault);
     assert_true(listener >= 0);
-    assert_true(gf_place_of_fd(listener, false, &trap));
+    assert_true(gf_addr_of_fd(listener, false, &trap));
     assert_int_equal(gf_data_dial(ends[0].data, hub_now_ns, 1, 0, ends[1].secret, &trap, &anywhere),
                      GF_OK);
     HUB_UNTIL((recorder >= 0) || ((recorder = accept(listener, NULL, NULL)) >= 0));
     for (int i = 0; i < 50; i++) hub_turn();
     /* the trap has a nonce of the real listener, so the hello is right for one connection */
-    int real = gf_socket_connect(&ends[1].place, &anywhere, UINT64_C(1000000000));
+    int real = gf_socket_connect(&ends[1].addr, &anywhere, UINT64_C(1000000000));
     assert_int_equal(hear(real, nonce, sizeof nonce), sizeof nonce);
     say(recorder, nonce, sizeof nonce);
     assert_int_equal(hear(recorder, hello, sizeof hello), sizeof hello);
     for (int i = 0; i < 200; i++) { /* 200 copies of it, each on a connection of its own */
-        int copy = gf_socket_connect(&ends[1].place, &anywhere, UINT64_C(1000000000));
+        int copy = gf_socket_connect(&ends[1].addr, &anywhere, UINT64_C(1000000000));
         assert_true(copy >= 0);
         assert_int_equal(hear(copy, nonce, sizeof nonce), sizeof nonce);
         say(copy, hello, sizeof hello);
@@ -360,14 +360,14 @@ TEST(a_recording_opens_nothing)
 TEST(what_listens_in_its_place_ends_a_try_alone)
 {
     for (int silent = 0; silent < 2; silent++) {
-        struct gf_place trap;
+        struct gf_addr trap;
         struct gf_fault fault = {0};
         int listener;
         int taken = -1;
         data_world(2, false);
-        assert_true(gf_place_parse("127.0.0.1", false, &trap));
+        assert_true(gf_addr_parse("127.0.0.1", false, &trap));
         listener = gf_socket_listen(&trap, "a trap", &fault);
-        assert_true((listener >= 0) && gf_place_of_fd(listener, false, &trap));
+        assert_true((listener >= 0) && gf_addr_of_fd(listener, false, &trap));
         assert_int_equal(
             gf_data_dial(ends[0].data, hub_now_ns, 1, 0, ends[1].secret, &trap, &anywhere), GF_OK);
         HUB_UNTIL((taken >= 0) || ((taken = accept(listener, NULL, NULL)) >= 0));
@@ -390,7 +390,7 @@ TEST(strangers_beside_it_stop_nobody)
     int strangers[200];
     data_world(2, true);
     for (size_t i = 0; i < LENGTH(strangers); i++) {
-        strangers[i] = gf_socket_connect(&ends[1].place, &anywhere, UINT64_C(1000000000));
+        strangers[i] = gf_socket_connect(&ends[1].addr, &anywhere, UINT64_C(1000000000));
         if (i % 2 == 1)
             (void)send(strangers[i], "GET / HTTP/1.1\r\n\r\n", 18, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (i == 100) assert_int_equal(data_dial(0, 1, 0), GF_OK);
@@ -405,9 +405,9 @@ TEST(strangers_beside_it_stop_nobody)
 TEST(as_many_dials_as_there_are_slots)
 {
     uint32_t begun = 0;
-    struct gf_place nobody;
+    struct gf_addr nobody;
     data_world(2, false);
-    assert_true(gf_place_parse("127.0.0.1:1", true, &nobody));
+    assert_true(gf_addr_parse("127.0.0.1:1", true, &nobody));
     for (uint32_t s = 0; s < GF_DATA_STREAMS_MAX; s++)
         begun += gf_data_dial(ends[0].data, hub_now_ns, 1, s, ends[1].secret, &nobody, &anywhere) ==
                  GF_OK;
@@ -434,14 +434,14 @@ TEST(its_port_is_one_of_the_setup)
         ends[r].setup.ports = ports;
         data_begin(r, 1);
     }
-    assert_int_equal(ntohs(ends[0].place.port), atoi(port));
-    assert_true((ends[1].place.port != 0) && (ends[1].place.port != ends[0].place.port));
+    assert_int_equal(ntohs(ends[0].addr.port), atoi(port));
+    assert_true((ends[1].addr.port != 0) && (ends[1].addr.port != ends[0].addr.port));
     assert_non_null(strstr(hub_logged, "it listens at a port of the system's choice"));
     unsigned char secret[GF_DATA_SECRET_BYTES];
-    uint16_t own = ends[1].place.port;
+    uint16_t own = ends[1].addr.port;
     memcpy(secret, ends[1].secret, sizeof secret);
     data_begin(1, 2);
-    assert_int_equal(ends[1].place.port, own);
+    assert_int_equal(ends[1].addr.port, own);
     assert_memory_not_equal(secret, ends[1].secret, sizeof secret);
     data_close();
     for (size_t i = 0; i < LENGTH(wrong); i++) {
@@ -457,7 +457,7 @@ TEST(its_port_is_one_of_the_setup)
 TEST(a_port_of_the_setup_that_another_has_is_no_failure)
 {
     for (int taken = 0; taken < 2; taken++) {
-        struct gf_place at;
+        struct gf_addr at;
         char ports[32];
         hub_clear();
         hub_address_free(hub.address, false);
@@ -470,7 +470,7 @@ TEST(a_port_of_the_setup_that_another_has_is_no_failure)
         end_open(0);
         ends[0].setup.ports = ports;
         data_begin(0, 1);
-        assert_int_not_equal(ends[0].place.port, (fd >= 0) ? at.port : 0);
+        assert_int_not_equal(ends[0].addr.port, (fd >= 0) ? at.port : 0);
         assert_int_equal(gf_data_poll(ends[0].data, hub_now_ns), GF_OK);
         if (fd >= 0) (void)close(fd);
         data_close();

@@ -151,7 +151,7 @@ static void begin(void)
 
 /* Each test over socket pairs and over TCP, of one stream and of two, without and with checksums.
  */
-static bool way_take(int way)
+static bool dial_take(int way)
 {
     begin();
     loopback = (way & 1) != 0;
@@ -159,7 +159,7 @@ static bool way_take(int way)
     setup_all.checksum = (way & 4) != 0;
     return way < 8;
 }
-#define EACH_WAY(way) for (int way = 0; way_take(way); way++)
+#define EACH_WAY(way) for (int way = 0; dial_take(way); way++)
 
 static gf_status send_to(uint32_t from, uint32_t to, uint32_t req, uint64_t tag, const void *data,
                          size_t bytes)
@@ -623,14 +623,14 @@ TEST(a_message_wakes_a_sleeper_and_nothing_else_does)
     }
 }
 
-/* ---- epochs ---- */
+/* ---- generations ---- */
 
-TEST(drop_and_reset_end_all_requests_and_a_new_epoch_works)
+TEST(drop_and_reset_end_all_requests_and_a_new_generation_works)
 {
     EACH_WAY(way)
     {
         open_all(2);
-        for (uint32_t epoch = 2; epoch < 6; epoch++) {
+        for (uint32_t generation = 2; generation < 6; generation++) {
             for (uint32_t rank = 0; rank < 2; rank++) {
                 for (uint32_t i = 0; i < 8; i++) {
                     assert_int_equal(send_to(rank, 1 - rank, i, i, out[rank][i], MESSAGE_MAX),
@@ -641,23 +641,24 @@ TEST(drop_and_reset_end_all_requests_and_a_new_epoch_works)
                                      GF_OK);
                 }
             }
-            turns((epoch % 2 == 0) ? 3 : 40);
+            turns((generation % 2 == 0) ? 3 : 40);
             for (uint32_t rank = 0; rank < 2; rank++) {
-                if (epoch > 3) gf_link_tcp.drop(ends[rank].link);
-                if (epoch > 3)
+                if (generation > 3) gf_link_tcp.drop(ends[rank].link);
+                if (generation > 3)
                     assert_int_equal(send_to(rank, 1 - rank, 60, 9, NULL, 0), GF_ERR_STATE);
-                assert_int_equal(gf_link_tcp.reset(ends[rank].link, epoch, rank, world), GF_OK);
+                assert_int_equal(gf_link_tcp.reset(ends[rank].link, generation, rank, world),
+                                 GF_OK);
                 for (uint32_t i = 0; i < 24; i++) assert_int_not_equal(answer(rank, i), GF_AGAIN);
                 assert_int_equal(send_to(rank, 1 - rank, 0, 9, NULL, 0), GF_ERR_STATE);
                 ends[rank].link->fault.code = GF_OK;
             }
             connect_all();
-            fill(out[0][0], MESSAGE_MAX, epoch);
+            fill(out[0][0], MESSAGE_MAX, generation);
             assert_int_equal(send_to(0, 1, 0, 9, out[0][0], MESSAGE_MAX), GF_OK);
             assert_int_equal(recv_from(1, 0, 0, 9, in[1][0], MESSAGE_MAX), GF_OK);
             assert_int_equal(ended(1, 0), GF_OK);
             assert_int_equal(ended(0, 0), GF_OK);
-            assert_true(filled(in[1][0], MESSAGE_MAX, epoch));
+            assert_true(filled(in[1][0], MESSAGE_MAX, generation));
         }
         close_all();
     }

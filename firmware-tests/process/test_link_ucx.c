@@ -279,16 +279,16 @@ RANKS_TEST(a_message_wakes_a_sleeper, 2, 0)
     ranks_meet(one);
 }
 
-/* ---- epochs ---- */
+/* ---- generations ---- */
 
-RANKS_TEST(reset_ends_all_requests_and_a_new_epoch_works, 2, 0)
+RANKS_TEST(reset_ends_all_requests_and_a_new_generation_works, 2, 0)
 {
     static unsigned char old[2048];
     size_t old_bytes = 0;
     uint32_t peer = 1 - one->rank;
     ranks_begin(one);
     ranks_endpoint_swap(one, peer, old, &old_bytes);
-    for (uint32_t epoch = 2; epoch < 5; epoch++) {
+    for (uint32_t generation = 2; generation < 5; generation++) {
         memset(one->link->region, 0xff, 65536);
         ranks_warm(one);
         for (uint32_t i = 0; i < 8; i++)
@@ -298,7 +298,8 @@ RANKS_TEST(reset_ends_all_requests_and_a_new_epoch_works, 2, 0)
         if (one->rank == 0) ranks_send(one, 9, peer, ranks_tag(50), out[0][5], 1u << 20);
         for (int i = 0; i < 100; i++) ranks_progress(one);
         ranks_meet(one);
-        RANK_CHECK(one, one->link->driver->reset(one->link, epoch, one->rank, one->world) == GF_OK);
+        RANK_CHECK(one,
+                   one->link->driver->reset(one->link, generation, one->rank, one->world) == GF_OK);
         for (uint32_t i = (one->rank == 1) ? 1 : 0; i < 8; i++)
             RANK_CHECK(one, one->link->driver->test(one->link, one->reqs[i]) == GF_ERR_ABORTED);
         if (one->rank == 1)
@@ -315,10 +316,10 @@ RANKS_TEST(reset_ends_all_requests_and_a_new_epoch_works, 2, 0)
         for (uint32_t i = 0; i < 65536; i += 8)
             RANK_CHECK(one, *(uint64_t *)(void *)(one->link->region + i) == 0);
         ranks_recv(one, 0, peer, ranks_tag(1), in[0][3], 4096);
-        ranks_fill(out[0][3], 4096, epoch);
+        ranks_fill(out[0][3], 4096, generation);
         ranks_send(one, 1, peer, ranks_tag(1), out[0][3], 4096);
         RANK_CHECK(one, (ranks_end(one, 0) == GF_OK) && (ranks_end(one, 1) == GF_OK));
-        RANK_CHECK(one, ranks_filled(in[0][3], 4096, epoch));
+        RANK_CHECK(one, ranks_filled(in[0][3], 4096, generation));
         ranks_meet(one);
     }
 }

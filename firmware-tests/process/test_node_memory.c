@@ -321,7 +321,7 @@ TEST(a_refusal_reaches_who_has_mapped_already)
     assert_int_equal(connect_with(0, 1, &offer), GF_ERR_PEER);
     assert_int_equal(connect_with(1, 0, &own), GF_ERR_PEER);
     assert_null(gf_node_map(ranks[1].node, 0));
-    assert_int_equal(ranks[0].node->untold, 0);
+    assert_int_equal(ranks[0].node->unanswered, 0);
     node_ranks_close(ranks, 2);
 }
 

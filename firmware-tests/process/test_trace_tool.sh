@@ -232,7 +232,7 @@ check impossible_time refused 'record 0: its time' "$scratch/bad"
 spoil "$t.0" 256 377
 check impossible_operation refused 'record 0: its operation' "$scratch/bad"
 spoil "$t.0" 280 7 0 0 0
-check a_rank_of_an_epoch_with_more_was_waited_for tell "$scratch/bad"
+check a_rank_of_a_generation_with_more_was_waited_for tell "$scratch/bad"
 check the_same_rank_twice refused 'of the same rank' "$t.0" "$t.0"
 check json_that_cannot_be_written refused 'none/json: open: No such file' "$t.0" --json "$scratch/none/json" --quiet
 tell; check nothing_is_a_usage_error [ $? -eq 2 ]

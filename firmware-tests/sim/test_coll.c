@@ -41,7 +41,7 @@ TEST(values_are_combined_by_the_callers_fold)
                                   .elem_count = 53,
                                   .slice_bytes = 64,
                                   .window = 3,
-                                  .fold_elem_bytes = 12};
+                                  .reduce_elem_bytes = 12};
             coll_world_run_once(&c, &world_network, true);
         }
     }
@@ -256,7 +256,7 @@ TEST(a_poll_folds_about_one_slice)
                           .elem_count = 203,
                           .slice_bytes = 64,
                           .window = 8,
-                          .fold_elem_bytes = 12};
+                          .reduce_elem_bytes = 12};
     struct coll_node *server;
     uint64_t most = 0;
     COLL_WORLD_OPEN(world, &c, NULL);
@@ -264,9 +264,9 @@ TEST(a_poll_folds_about_one_slice)
     for (uint32_t i = 0; i < c.size; i++) coll_world_start(&world, i, 1);
     server = &world.nodes[0];
     while (server->status == GF_AGAIN) {
-        uint64_t before = server->folded_elems;
+        uint64_t before = server->reduced_elems;
         server->status = gf_coll_poll(&server->coll, gf_sim_now_ns(world.sim));
-        if (server->folded_elems - before > most) most = server->folded_elems - before;
+        if (server->reduced_elems - before > most) most = server->reduced_elems - before;
         for (uint32_t i = 1; i < c.size; i++) coll_world_poll(&world, i);
         /* all that can arrive has arrived before the next poll */
         while (gf_sim_advance(world.sim)) {

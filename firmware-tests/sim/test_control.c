@@ -1102,11 +1102,11 @@ TEST(who_has_closed_hears_for_whom_it_waits)
     report_set(1, 500, GF_OPERATION_BARRIER, GF_TENSOR_NONE);
     report_set(2, 500, GF_OPERATION_BARRIER, GF_TENSOR_NONE);
     report_set(0, 500, GF_OPERATION_NONE, GF_TENSOR_NONE);
-    assert_string_equal(gf_member_awaits(world.procs[0].member, &rank), "");
+    assert_string_equal(gf_member_waits_for(world.procs[0].member, &rank), "");
     control_world_quiet(&world, 400 * CONTROL_MS);
     gf_member_bye(world.procs[0].member);
     control_world_quiet(&world, 1200 * CONTROL_MS);
-    assert_string_equal(gf_member_awaits(world.procs[0].member, &rank),
+    assert_string_equal(gf_member_waits_for(world.procs[0].member, &rank),
                         "step 500, operation barrier");
     assert_int_equal(rank, 1);
     control_world_close(&world);

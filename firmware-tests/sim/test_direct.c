@@ -227,14 +227,14 @@ TEST(folded_vectors_take_one_barrier)
 {
     for (uint32_t size = 2; size <= 9; size++) {
         struct coll_case c = case_of(GF_COLL_ALLREDUCE, size, 37, GF_TYPE_F32);
-        c.fold_elem_bytes = 8;
+        c.reduce_elem_bytes = 8;
         c.small_bytes = GF_DIRECT_SMALL_BYTES;
         COLL_WORLD_OPEN(world, &c, &node_delay);
         coll_world_fill(&world, false);
         coll_world_go(&world, 0);
         for (uint32_t i = 0; i < size; i++) {
             assert_int_equal(world.nodes[i].status, GF_OK);
-            assert_int_equal(world.nodes[i].folded_elems, 37 * (size - 1));
+            assert_int_equal(world.nodes[i].reduced_elems, 37 * (size - 1));
             assert_memory_equal(coll_world_data(&world, i), coll_world_data(&world, 0),
                                 coll_world_data_bytes(&world));
         }

@@ -4,7 +4,7 @@
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world.h"
 #include "lib/settings/settings.h"
-#include "ops/element/host/fold.h"
+#include "ops/element/host/reduce_host.h"
 #include "ops/element/host/half.h"
 
 #define RANKS_MAX 6u
@@ -179,10 +179,10 @@ TEST(the_element_op_is_its_definition_to_the_bit)
                 world_put(type, want, i,
                           defined(reduction, world_get(type, a, i), world_get(type, b, i)));
             memcpy(back, b, sizeof back);
-            gf_fold_host(reduction, (gf_mem)(uintptr_t)back, (gf_mem)(uintptr_t)a, type,
-                         EDGES * EDGES);
-            gf_fold_host(reduction, (gf_mem)(uintptr_t)a, (gf_mem)(uintptr_t)b, type,
-                         EDGES * EDGES);
+            gf_reduce_host(reduction, (gf_mem)(uintptr_t)back, (gf_mem)(uintptr_t)a, type,
+                           EDGES * EDGES);
+            gf_reduce_host(reduction, (gf_mem)(uintptr_t)a, (gf_mem)(uintptr_t)b, type,
+                           EDGES * EDGES);
             assert_memory_equal(a, want, EDGES * EDGES * gf_type_size_bytes(type));
             /* either way round */
             assert_memory_equal(back, want, EDGES * EDGES * gf_type_size_bytes(type));

@@ -33,7 +33,7 @@ struct places {
     uint64_t selection, weight, momentum_dense, momentum_sparse, moment2, history, checksum;
 };
 
-static struct places places_of(const struct gf_state_head *head)
+static struct places block_at(const struct gf_state_head *head)
 {
     const uint64_t dense = head->elem_count - head->sparse_elem_count;
     const bool adam = head->optimizer == GF_OPTIMIZER_ADAMW;
@@ -85,7 +85,7 @@ static void trial_open(struct trial *trial, const struct state_run *run)
     trial->save = state_save_take(&trial->w);
     trial->changed = state_save_take(&trial->w);
     head = state_head_of(&trial->save, 0);
-    trial->places = places_of(&head);
+    trial->places = block_at(&head);
     assert_int_equal(trial->places.checksum + 8, trial->save.bytes);
 }
 

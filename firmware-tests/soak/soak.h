@@ -22,7 +22,7 @@
 #define SOAK_ACTS_MAX 4u
 #define SOAK_GROWTH_MAX 2u
 #define SOAK_REQUESTS_MAX 4u
-#define SOAK_EPOCHS_MAX 64u
+#define SOAK_GENERATIONS_MAX 64u
 
 /* whoever waits for a word of the coordinator gives it up within this, an inquiry included */
 #define SOAK_SILENCE_NS UINT64_C(6000000000)
@@ -174,16 +174,17 @@ struct soak_model {
     uint64_t step;           /* the newest one that a rank has ended */
     struct soak_mark mark;   /* of that */
     struct soak_mark before; /* of the one before */
-    uint32_t members;        /* a bit for each rank (by its first number) of the newest epoch */
-    uint32_t epoch_count;
-    /* the newest epoch was begun again by others once all that had begun it were dead */
+    uint32_t members; /* a bit for each rank (by its first number) of the newest generation */
+    uint32_t generation_count;
+    /* the newest generation was begun again by others once all that had begun it were dead */
     bool beside;
     bool given_up;  /* who was behind when it began has lost what it had sent */
-    bool unapplied; /* the newest epoch began behind a step that nobody had applied */
-    struct soak_epoch {
-        uint32_t epoch, members;
-        uint64_t steps;        /* behind which it began */
-    } epochs[SOAK_EPOCHS_MAX]; /* that began, in that order; the first is the job's first world */
+    bool unapplied; /* the newest generation began behind a step that nobody had applied */
+    struct soak_generation {
+        uint32_t generation, members;
+        uint64_t steps; /* behind which it began */
+    } generations
+        [SOAK_GENERATIONS_MAX]; /* that began, in that order; the first is the job's first world */
     uint64_t samples_before;
     bool local_begun;
     bool skipped;            /* that step was */
@@ -210,7 +211,7 @@ void soak_model_open(struct soak_model *model, const struct soak_plan *plan);
 void soak_model_close(struct soak_model *model);
 /* The rank's context is open: its weights get their first values, the same on all. */
 void soak_model_begin(struct soak_model *model, gf_context *gf);
-/* The same values again: of a new epoch behind no step. A rank that is late gets them, too; nobody
+/* The same values again: of a new generation behind no step. A rank that is late gets them, too; nobody
  * hears of it. */
 void soak_model_weights(struct soak_model *model, gf_context *gf);
 /* `step` is whole on this rank: checks gradients, applies them with gf_update(), checks what came
@@ -230,13 +231,13 @@ static inline bool soak_is_member(const struct soak_model *model, uint32_t rank)
     return (model->members >> rank & 1u) != 0;
 }
 
-/* soak_epoch.c: a new epoch has begun on this rank; done[rank] steps had each ended before, those
+/* soak_generation.c: a new generation has begun on this rank; done[rank] steps had each ended before, those
  * of `loose` (bits) the last of them without gf_update(). */
-void soak_model_epoch(struct soak_model *model, gf_context *gf, const uint64_t *done,
-                      uint32_t loose, bool joiner);
+void soak_model_generation(struct soak_model *model, gf_context *gf, const uint64_t *done,
+                           uint32_t loose, bool joiner);
 /* This rank's own part of the state, to be found again behind a shrink. */
 void soak_model_keep(struct soak_model *model, const gf_context *gf);
-/* of an epoch that is over */
+/* of a generation that is over */
 bool soak_model_is_late(const struct soak_model *model, const gf_context *gf);
 
 /* ---- public collectives between steps ---- */
@@ -288,7 +289,7 @@ struct soak_rank {
     gf_status end;         /* how its last operation ended */
     bool joiner, is_new;   /* it was started again, or is one that the job grows by */
     bool admits;           /* its shrink began with gf_admit() */
-    bool leaves, left;     /* it has called gf_leave(); an epoch has begun without it */
+    bool leaves, left;     /* it has called gf_leave(); a generation has begun without it */
     bool excused;          /* it aborted, closed early, died or was stopped by the plan */
     struct gf_error error; /* the record at the end */
     uint64_t end_step;
@@ -350,7 +351,7 @@ void soak_give_up(struct soak_job *job, uint32_t rank, gf_status status);
 bool soak_shrink_begin(struct soak_job *job, uint32_t rank, bool drained);
 void soak_turn_shrink(struct soak_job *job, uint32_t rank);
 void soak_turn_last(struct soak_job *job, uint32_t rank);
-void soak_epoch_begun(struct soak_job *job, uint32_t rank);
+void soak_generation_begun(struct soak_job *job, uint32_t rank);
 void soak_restart(struct soak_job *job, uint32_t rank);
 void soak_grow(struct soak_job *job, uint32_t id);
 void soak_late_look(struct soak_job *job); /* has somebody begun to leave? */

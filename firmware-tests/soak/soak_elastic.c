@@ -31,18 +31,18 @@ bool soak_shrink_begin(struct soak_job *job, uint32_t rank, bool drained)
     return true;
 }
 
-void soak_epoch_begun(struct soak_job *job, uint32_t rank)
+void soak_generation_begun(struct soak_job *job, uint32_t rank)
 {
     struct soak_rank *self = &job->ranks[rank];
     gf_context *gf = job->w.ranks[rank].gf;
     uint64_t user_bytes = job->plan.setup.config.exchange.user_bytes;
     soak_requests_free(&self->requests); /* nothing is under way in what they lie in */
-    soak_model_epoch(&job->model, gf, job->done, job->loose,
-                     self->joiner && (job->done[rank] == 0));
+    soak_model_generation(&job->model, gf, job->done, job->loose,
+                          self->joiner && (job->done[rank] == 0));
     job->loose &= ~(1u << rank);
     assert_true(gf_rejoined(gf) == self->joiner);
     if ((job->plan.setup.config.exchange.algorithm == GF_ALGORITHM_DIRECT) && (gf_world(gf) > 1))
-        assert_int_equal(gf->algorithm, GF_ALGORITHM_DIRECT); /* in every epoch */
+        assert_int_equal(gf->algorithm, GF_ALGORITHM_DIRECT); /* in every generation */
     if (self->joiner && (job->done[rank] == 0)) (*(self->is_new ? &job->grown : &job->rejoins))++;
     job->done[rank] = gf_steps(gf);
     self->step = gf_steps(gf) + 1;
@@ -71,7 +71,7 @@ void soak_turn_shrink(struct soak_job *job, uint32_t rank)
             (took_ns > ADMIT_NS + job->plan.setup.sim.detect_ns))
             fail_msg("rank %u: letting a joiner in took %.3f s, although nobody died on the way",
                      rank, (double)took_ns * 1e-9);
-        soak_epoch_begun(job, rank);
+        soak_generation_begun(job, rank);
         return;
     }
     job->ranks[rank].end_stage = SOAK_SHRINK;

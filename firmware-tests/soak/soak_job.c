@@ -30,7 +30,7 @@ void soak_enter(struct soak_job *job, uint32_t rank, soak_stage stage)
 static void bound_check(const struct soak_job *job, uint32_t rank)
 {
     const struct soak_rank *self = &job->ranks[rank];
-    /* that of a shrink: a failure, and then the deadline of the new epoch */
+    /* that of a shrink: a failure, and then the deadline of the new generation */
     uint64_t bound_ns = job->bound_ns;
     if (self->stage == SOAK_SHRINK) bound_ns += job->plan.setup.config.rendezvous.join_timeout_ns;
     /* until others let it in */
@@ -88,7 +88,7 @@ static void turn_open(struct soak_job *job, uint32_t rank)
         return;
     }
     if (job->ranks[rank].joiner) {
-        soak_epoch_begun(job, rank);
+        soak_generation_begun(job, rank);
         return;
     }
     job->on_wire = job->on_wire || (gf_path_of(place->gf) == GF_PATH_WIRE);

@@ -21,7 +21,7 @@ static struct soak_seed seed;
 static uint64_t jobs, job_count = UINT64_MAX;
 static bool corpus_first = true; /* and seeds of the clock */
 static double seconds;
-static uint64_t epochs, rejoins, grown, leaves;
+static uint64_t generations, rejoins, grown, leaves;
 
 static double wall_s(void)
 {
@@ -44,9 +44,9 @@ static void report(double since_s)
     for (size_t k = 1; k < KINDS; k++)
         (void)printf(" %s %llu/%llu", kinds[k], (unsigned long long)met[k],
                      (unsigned long long)counts[k]);
-    (void)printf("; %llu epochs begun anew, %llu ranks came back, %llu were new, %llu left\n",
-                 (unsigned long long)epochs, (unsigned long long)rejoins, (unsigned long long)grown,
-                 (unsigned long long)leaves);
+    (void)printf("; %llu generations begun anew, %llu ranks came back, %llu were new, %llu left\n",
+                 (unsigned long long)generations, (unsigned long long)rejoins,
+                 (unsigned long long)grown, (unsigned long long)leaves);
     (void)fflush(stdout);
 }
 
@@ -76,7 +76,8 @@ static void job_run(void)
 {
     soak_run_seed(&job, &seed);
     jobs++;
-    epochs += job.plan.elastic && (job.model.epoch_count > 0) ? job.model.epoch_count - 1 : 0;
+    generations +=
+        job.plan.elastic && (job.model.generation_count > 0) ? job.model.generation_count - 1 : 0;
     rejoins += job.rejoins;
     grown += job.grown;
     leaves += job.leaves;

@@ -6,7 +6,7 @@
 #include "firmware-tests/soak/soak.h"
 #include "lib/core/accessors.h"
 
-#define FIRST_EPOCH 1u
+#define FIRST_GENERATION 1u
 #define ROW_EPSILON 5e-8 /* of a step, with three roundings of a float or so */
 
 static double *zeroes(uint64_t count)
@@ -58,8 +58,8 @@ void soak_model_begin(struct soak_model *model, gf_context *gf)
         assert_true((model->kept != NULL) && (model->kept_local != NULL));
         model->scale = gf_loss_scale(gf);
         model->members = (1u << world) - 1;
-        model->epochs[model->epoch_count++] =
-            (struct soak_epoch){.epoch = FIRST_EPOCH, .members = model->members};
+        model->generations[model->generation_count++] =
+            (struct soak_generation){.generation = FIRST_GENERATION, .members = model->members};
     }
     soak_model_weights(model, gf);
     if ((model->step == 0) && !model->mark.known) model->mark = soak_mark_of(model, gf);

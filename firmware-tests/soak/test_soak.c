@@ -17,33 +17,33 @@ static void job_run(uint64_t seed)
 TEST(a_thousand_random_jobs_hold)
 {
     uint32_t met = 0;
-    uint32_t epochs = 0;
+    uint32_t generations = 0;
     uint32_t rejoins = 0;
     uint32_t grown = 0;
     uint32_t leaves = 0;
     uint32_t wired = 0;
-    uint32_t wired_epochs = 0;
+    uint32_t wired_generations = 0;
     uint32_t sparse = 0;
     uint32_t local = 0;
     uint32_t shared = 0;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
         job_run(seed);
         met += job.met ? 1 : 0;
-        epochs += (job.model.epoch_count > 1) ? job.model.epoch_count - 1 : 0;
+        generations += (job.model.generation_count > 1) ? job.model.generation_count - 1 : 0;
         rejoins += job.rejoins;
         grown += job.grown;
         leaves += job.leaves;
         wired += job.on_wire ? 1 : 0;
-        wired_epochs += job.on_wire ? job.model.epoch_count - 1 : 0;
+        wired_generations += job.on_wire ? job.model.generation_count - 1 : 0;
         sparse += job.sparse ? 1 : 0;
         local += job.model.local_begun ? 1 : 0;
         shared += (job.plan.setup.sim.ranks_per_node > 1) ? 1 : 0;
     }
     assert_true(met > SEEDS / 4); /* or the faults come too late */
-    assert_true((epochs > SEEDS / 10) && (rejoins > SEEDS / 20) && (leaves > SEEDS / 50) &&
+    assert_true((generations > SEEDS / 10) && (rejoins > SEEDS / 20) && (leaves > SEEDS / 50) &&
                 (grown > SEEDS / 50));
     /* device memory straight to the wire */
-    assert_true((wired > SEEDS / 10) && (wired_epochs > SEEDS / 50));
+    assert_true((wired > SEEDS / 10) && (wired_generations > SEEDS / 50));
     assert_true((sparse > SEEDS / 10) && (local > SEEDS / 50) && (shared > SEEDS / 5));
 }
 
@@ -51,7 +51,7 @@ TEST(a_thousand_random_jobs_hold)
  * last what another declares first; one that dies behind its last word; a step that a dead rank
  * alone had applied; one that sought for so long that the others went on and ended; one that had
  * never heard where a rank of its newest proposal is; one that was stopped while it sought the
- * others, whose own time was behind the simulator's; one whose epoch was begun again by the other,
+ * others, whose own time was behind the simulator's; one whose generation was begun again by the other,
  * who was told that it had ended; clipping without an element, on a device; one that came back when
  * others had begun to leave; roundings of what had cancelled over 229 steps; one that came when the
  * coordinator died and was started again; two that came to a job of one rank, which died, before

@@ -66,7 +66,7 @@ static bool wants_step(uint32_t own)
     const struct states_proc *proc = &states->procs[own];
     if (states_state(own) != GF_MEMBER_WORKS) return false;
     if (proc->steps < 2u * proc->number) return true;
-    if ((gf_member_waiting(member_of(own)) > 0) || is_cut_off(own)) return true;
+    if ((gf_member_joiner_count(member_of(own)) > 0) || is_cut_off(own)) return true;
     for (uint32_t rank = 0; rank < generation_of(own)->world; rank++) {
         const struct states_proc *other = &states->procs[proc_at(own, rank)];
         if ((other->number == proc->number) &&
@@ -208,7 +208,7 @@ static void step_go(uint32_t own)
     }
     if (proc->voted == proc->steps) {
         proc->voted++;
-        proc->vote_waiting = gf_member_waiting(member_of(own)) + (proc->leaves ? 1u : 0u);
+        proc->vote_waiting = gf_member_joiner_count(member_of(own)) + (proc->leaves ? 1u : 0u);
         report->sequence++;
         proc->stuck_ns = states->now_ns;
     }

@@ -20,7 +20,7 @@ static void values(const struct coll_world *world, bool exact, uint32_t index, v
         wide[i] = exact ? (float)(random % 7)
                         : (float)(int32_t)random * 0x1p-31f * (float)(1u << (random & 7));
     }
-    if (c->fold_elem_bytes) {
+    if (c->reduce_elem_bytes) {
         for (size_t i = 0; i < coll_world_data_bytes(world); i++) {
             ((unsigned char *)values_out)[i] = (unsigned char)mix(index * 65537u + (uint32_t)i);
         }
@@ -53,7 +53,7 @@ static void add_range(const struct reference *ref, uint32_t to, uint32_t from, u
     size_t elem_bytes = ref->world->elem_bytes;
     unsigned char *dst = ref->vectors + to * ref->vector_bytes + first * elem_bytes;
     const unsigned char *src = ref->vectors + from * ref->vector_bytes + first * elem_bytes;
-    if (c->fold_elem_bytes) {
+    if (c->reduce_elem_bytes) {
         for (size_t i = 0; i < count * elem_bytes; i++) dst[i] ^= src[i];
     } else {
         const struct gf_element_ops *ops = gf_element_ops_best();
@@ -166,7 +166,7 @@ static void sum(const struct reference *ref)
     uint32_t size = ref->world->c.size;
     uint32_t power = 1;
     while (2 * power <= size) power *= 2;
-    if ((ref->world->c.kind == &gf_coll_direct) && (ref->world->c.fold_elem_bytes == 0)) {
+    if ((ref->world->c.kind == &gf_coll_direct) && (ref->world->c.reduce_elem_bytes == 0)) {
         sum_once(ref);
     } else if (ref->world->c.kind == &gf_coll_hierarchy) {
         sum_nodes(ref);

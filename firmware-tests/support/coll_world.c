@@ -83,7 +83,7 @@ static bool may_begin(gf_mem data, size_t size_bytes, bool is_write)
 static const struct link_watch nobody_beside = {.begin = may_begin};
 
 /* Any fold: dst is written, src is read. */
-static void fold_look(gf_mem dst, gf_mem src, size_t size_bytes)
+static void reduce_look(gf_mem dst, gf_mem src, size_t size_bytes)
 {
     assert_true(link_watch_is_free(dst, size_bytes, true) &&
                 link_watch_is_free(src, size_bytes, false));
@@ -92,7 +92,7 @@ static void fold_look(gf_mem dst, gf_mem src, size_t size_bytes)
 static gf_status sum_look(struct gf_queue *queue, gf_mem dst, gf_mem src, gf_type type,
                           uint64_t elem_count, uint64_t base, struct gf_check *check)
 {
-    fold_look(dst, src, elem_count * gf_type_size_bytes(type));
+    reduce_look(dst, src, elem_count * gf_type_size_bytes(type));
     return gf_element_ops_best()->sum(queue, dst, src, type, elem_count, base, check);
 }
 
@@ -102,14 +102,14 @@ static gf_status sum_n_look(struct gf_queue *queue, const gf_mem *dst, uint32_t 
                             struct gf_check *sources)
 {
     for (uint32_t i = 0; i < dst_count * src_count; i++)
-        fold_look(dst[i / src_count], src[i % src_count], elem_count * gf_type_size_bytes(type));
+        reduce_look(dst[i / src_count], src[i % src_count], elem_count * gf_type_size_bytes(type));
     return gf_element_ops_best()->sum_n(queue, dst, dst_count, src, src_count, type, elem_count,
                                         base, check, sources);
 }
 
 static gf_status copy_look(struct gf_queue *queue, gf_mem dst, gf_mem src, uint64_t size_bytes)
 {
-    fold_look(dst, src, size_bytes);
+    reduce_look(dst, src, size_bytes);
     return gf_element_ops_best()->copy(queue, dst, src, size_bytes);
 }
 
@@ -123,14 +123,14 @@ static const struct gf_element_ops *looking_ops(void)
     return &ops;
 }
 
-static gf_status fold_xor(void *arg, gf_mem dst, gf_mem src, uint64_t elem_count)
+static gf_status reduce_xor(void *arg, gf_mem dst, gf_mem src, uint64_t elem_count)
 {
     struct coll_node *node = arg;
     unsigned char *to = (unsigned char *)(uintptr_t)dst;
     const unsigned char *from = (const unsigned char *)(uintptr_t)src;
-    node->folded_elems += elem_count;
-    fold_look(dst, src, elem_count * node->coll.plan.fold_elem_bytes);
-    for (size_t i = 0; i < elem_count * node->coll.plan.fold_elem_bytes; i++) to[i] ^= from[i];
+    node->reduced_elems += elem_count;
+    reduce_look(dst, src, elem_count * node->coll.plan.reduce_elem_bytes);
+    for (size_t i = 0; i < elem_count * node->coll.plan.reduce_elem_bytes; i++) to[i] ^= from[i];
     return GF_OK;
 }
 
@@ -222,7 +222,9 @@ void coll_world_open(struct coll_world *world, const struct coll_case *c,
     if (c->kind == &gf_coll_direct) setup.ranks_per_node = world->rank_count;
     if (c->kind == &gf_coll_hierarchy)
         memcpy(setup.node_ranks, c->node_ranks, sizeof setup.node_ranks);
-    world->elem_bytes = c->fold_elem_bytes ? c->fold_elem_bytes : (c->type == GF_TYPE_F32) ? 4 : 2;
+    world->elem_bytes = c->reduce_elem_bytes       ? c->reduce_elem_bytes
+                        : (c->type == GF_TYPE_F32) ? 4
+                                                   : 2;
     world->sim = gf_sim_create(&setup);
     world->links = real_links_create(&setup);
     world->nodes = calloc(c->size, sizeof *world->nodes);
@@ -273,10 +275,10 @@ void coll_world_open(struct coll_world *world, const struct coll_case *c,
         assert_non_null(coll->msgs);
         for (uint32_t m = 0; m < need.msg_count; m++)
             coll->msgs[m].req = (struct gf_req *)((unsigned char *)node->requests + m * req_bytes);
-        if (c->fold_elem_bytes) {
-            coll->plan.fold = fold_xor;
-            coll->plan.fold_arg = node;
-            coll->plan.fold_elem_bytes = c->fold_elem_bytes;
+        if (c->reduce_elem_bytes) {
+            coll->plan.reduce = reduce_xor;
+            coll->plan.reduce_arg = node;
+            coll->plan.reduce_elem_bytes = c->reduce_elem_bytes;
         }
         node->status = GF_OK;
         memset(coll_world_data(world, i), 0, coll_world_data_bytes(world));

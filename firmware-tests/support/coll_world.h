@@ -27,7 +27,7 @@ struct coll_case {
     uint32_t small_bytes;       /* of direct: data up to here takes one barrier */
     uint32_t node_ranks[8];     /* of hierarchy: ranks of each node */
     uint64_t halving_max_bytes; /* of hierarchy */
-    size_t fold_elem_bytes;     /* set: elements are that large, folded by coll_world_xor() */
+    size_t reduce_elem_bytes;   /* set: elements are that large, folded by coll_world_xor() */
 };
 
 /* Each collective that there is. */
@@ -54,8 +54,8 @@ struct coll_node {
     void *taken[2];           /* where they do not lie in the exchange region */
     size_t memory_bytes[2];
     void *requests;
-    gf_status status;      /* GF_AGAIN until it has ended */
-    uint64_t folded_elems; /* by coll_world_xor() */
+    gf_status status;       /* GF_AGAIN until it has ended */
+    uint64_t reduced_elems; /* by coll_world_xor() */
 };
 
 struct coll_world {

@@ -567,7 +567,7 @@ static void step_go(struct control_world *world, struct control_proc *proc)
     }
     if (proc->voted == proc->steps) {
         proc->voted++;
-        proc->vote_waiting = gf_member_waiting(proc->member) + (proc->leaves ? 1u : 0u);
+        proc->vote_waiting = gf_member_joiner_count(proc->member) + (proc->leaves ? 1u : 0u);
         report->sequence++;
     }
     report->waits_for =

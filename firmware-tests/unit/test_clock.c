@@ -30,14 +30,14 @@ static uint64_t follows(struct gf_ticks *ticks, uint64_t for_ns)
 {
     uint64_t begin_ns = gf_clock_monotonic.now_ns(NULL);
     uint64_t before_ns = begin_ns;
-    uint64_t told_ns = 0;
+    uint64_t returned_ns = 0;
     uint64_t asked = 0;
     for (; before_ns - begin_ns < for_ns; asked++) {
         uint64_t now_ns = gf_ticks_now(ticks);
         uint64_t after_ns = gf_clock_monotonic.now_ns(NULL);
-        assert_true((now_ns >= told_ns) && (now_ns + OFF_NS >= before_ns) &&
+        assert_true((now_ns >= returned_ns) && (now_ns + OFF_NS >= before_ns) &&
                     (now_ns <= after_ns + OFF_NS));
-        told_ns = now_ns;
+        returned_ns = now_ns;
         before_ns = after_ns;
     }
     return asked;
@@ -67,16 +67,16 @@ TEST(between_two_looks_the_counter_tells)
 TEST(a_counter_that_jumps_is_off_for_no_longer_than_a_look)
 {
     struct gf_ticks ticks;
-    uint64_t told_ns;
+    uint64_t returned_ns;
     begin(&ticks);
     ticks.tick -= UINT64_C(1) << 24; /* it has gone on without this process */
     (void)follows(&ticks, 2000000);
     ticks.tick += UINT64_C(1) << 40; /* it begins anew */
     ticks.rate_tick += UINT64_C(1) << 40;
     (void)follows(&ticks, 15000000);
-    ticks.told_ns += 1000000000;
-    told_ns = ticks.told_ns;
-    assert_true(gf_ticks_now(&ticks) == told_ns);
+    ticks.returned_ns += 1000000000;
+    returned_ns = ticks.returned_ns;
+    assert_true(gf_ticks_now(&ticks) == returned_ns);
 }
 
 TEST(a_counter_that_goes_back_tells_no_rate)

@@ -444,7 +444,7 @@ TEST(the_place_of_the_coordinator_is_said_or_left_to_the_configuration)
         struct gf_fault fault = {0};
         environment_set(rows[i]);
         assert_int_equal(gf_identity_get(&identity, &fault), GF_OK);
-        assert_int_equal(identity.place_said, i >= 2);
+        assert_int_equal(identity.coordinator_set, i >= 2);
         assert_int_equal(identity.is_separate, i == 3);
         assert_int_equal(identity.elastic, i == 3);
     }

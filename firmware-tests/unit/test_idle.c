@@ -236,10 +236,10 @@ int sched_getcpu(void)
     return (core_unknown || (syscall(SYS_getcpu, &core, NULL, NULL) != 0)) ? -1 : (int)core;
 }
 
-/* Between a failure and the next epoch nobody polls the link: what it has to say would keep a rank
+/* Between a failure and the next generation nobody polls the link: what it has to say would keep a rank
  * from sleeping. Nor does a flag wake it: an operation that was under way when its peer died moves
  * no more. */
-TEST(a_failed_rank_that_waits_for_an_epoch_sleeps_until_the_control_channel_wakes_it)
+TEST(a_failed_rank_that_waits_for_a_generation_sleeps_until_the_control_channel_wakes_it)
 {
     static const gf_phase phases[] = {GF_PHASE_READY, GF_PHASE_FAILED};
     assert_int_equal(pipe(pipe_ends), 0);
@@ -265,7 +265,7 @@ TEST(a_failed_rank_that_waits_for_an_epoch_sleeps_until_the_control_channel_wake
 }
 
 /* What the new state has to send is sent by the next poll alone. */
-TEST(nobody_sleeps_between_two_states_on_the_way_into_an_epoch)
+TEST(nobody_sleeps_between_two_states_on_the_way_into_a_generation)
 {
     assert_int_equal(pipe(pipe_ends), 0);
     struct gf_link link = {.driver = &link_driver, .wake_fd = pipe_ends[0]};
@@ -349,7 +349,7 @@ TEST(a_rank_that_cannot_ask_where_it_runs_shares_no_core)
         .link = &link, .size = 2, .tells_core = true, .own = {.direct = &direct}};
     memset(flags, 0, sizeof flags);
     core_unknown = true;
-    assert_int_equal(gf_direct_wait(&coll, 1), GF_AGAIN);
+    assert_int_equal(gf_direct_flags_poll(&coll, 1), GF_AGAIN);
     core_unknown = false;
     assert_false(coll.awaits_core);
 }

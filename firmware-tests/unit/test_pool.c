@@ -18,7 +18,7 @@ static const struct table_case {
     {"sparse", 3000, 1, true},   {"sparse and types", 700, 3, true},
 };
 
-/* gf_pool_place() wants effective values */
+/* gf_pool_layout() wants effective values */
 #define EXCHANGE                                     \
     {                                                \
         .fuse_bytes = 4 << 20, .cut_bytes = 16 << 20 \
@@ -96,8 +96,8 @@ TEST(tensors_lie_in_order_without_overlap_aligned_and_flat)
         uint32_t count = 1 + (uint32_t)(row * 13) % TENSORS;
         seed = row;
         table_make(c, tensors, count);
-        assert_int_equal(gf_pool_place(&config, tensors, count, NULL, &measured, error), GF_OK);
-        assert_int_equal(gf_pool_place(&config, tensors, count, table, &placed, error), GF_OK);
+        assert_int_equal(gf_pool_layout(&config, tensors, count, NULL, &measured, error), GF_OK);
+        assert_int_equal(gf_pool_layout(&config, tensors, count, table, &placed, error), GF_OK);
         assert_memory_equal(&measured, &placed, sizeof placed);
         check_places(tensors, table, count, &placed, c->sparse);
     }
@@ -123,7 +123,7 @@ TEST(buffers_hold_each_tensor_once_and_are_as_large_as_asked)
         uint32_t count;
         seed = row;
         table_make(c, tensors, TENSORS);
-        assert_int_equal(gf_pool_place(&config, tensors, TENSORS, table, &sizes, error), GF_OK);
+        assert_int_equal(gf_pool_layout(&config, tensors, TENSORS, table, &sizes, error), GF_OK);
         sparse_count = gf_pool_group(&config, table, TENSORS, true, buffers, 0);
         count = gf_pool_group(&config, table, TENSORS, false, buffers, sparse_count);
         assert_int_equal(sparse_count > 0, c->sparse);
@@ -229,7 +229,7 @@ TEST(what_is_too_large_is_cut_and_pieces_know_their_tensors)
         config.exchange.wire = (gf_type)(rest / LENGTH(fuses) / LENGTH(cuts));
         seed = row;
         table_make(c, tensors, TENSORS);
-        assert_int_equal(gf_pool_place(&config, tensors, TENSORS, table, &sizes, error), GF_OK);
+        assert_int_equal(gf_pool_layout(&config, tensors, TENSORS, table, &sizes, error), GF_OK);
         assert_true(sizes.buffer_count <= PIECES_MAX);
         count = gf_pool_group(&config, table, TENSORS, true, buffers, 0);
         count = gf_pool_group(&config, table, TENSORS, false, buffers, count);
@@ -257,7 +257,7 @@ TEST(in_an_order_of_ones_own_there_are_no_more_pieces_than_measured)
                                    .pool_order = order};
         struct gf_pool_sizes sizes;
         char error[256] = "";
-        assert_int_equal(gf_pool_place(&config, tensors, TENSORS, table, &sizes, error), GF_OK);
+        assert_int_equal(gf_pool_layout(&config, tensors, TENSORS, table, &sizes, error), GF_OK);
         assert_true(gf_pool_group(&config, table, TENSORS, false, buffers, 0) <=
                     sizes.buffer_count);
     }
@@ -273,7 +273,7 @@ TEST(a_large_tensor_is_cut_into_equal_pieces)
     static struct gf_buffer buffers[16];
     struct gf_pool_sizes sizes;
     char error[256];
-    assert_int_equal(gf_pool_place(&config, tensors, 3, table, &sizes, error), GF_OK);
+    assert_int_equal(gf_pool_layout(&config, tensors, 3, table, &sizes, error), GF_OK);
     /* 151 MB and 16 KiB */
     assert_int_equal(gf_pool_group(&config, table, 3, false, buffers, 0), 11);
     for (uint32_t b = 0; b < 9; b++)
@@ -297,7 +297,8 @@ TEST(elements_are_found_and_gaps_are_nobodys)
     static struct gf_pool_tensor table[LENGTH(tensors)];
     struct gf_pool_sizes sizes;
     char error[256];
-    assert_int_equal(gf_pool_place(&config, tensors, LENGTH(tensors), table, &sizes, error), GF_OK);
+    assert_int_equal(gf_pool_layout(&config, tensors, LENGTH(tensors), table, &sizes, error),
+                     GF_OK);
     for (uint64_t e = 0; e < sizes.elem_count; e++) {
         uint32_t expected = GF_TENSOR_NONE;
         for (uint32_t i = 0; i < LENGTH(tensors); i++)
@@ -358,17 +359,17 @@ TEST(what_breaks_a_limit_is_refused_and_named)
         config.sparse.enabled = cases[row].sparse;
         error[0] = '\0';
         assert_int_equal(
-            gf_pool_place(&config, cases[row].tensors, cases[row].count, NULL, &sizes, error),
+            gf_pool_layout(&config, cases[row].tensors, cases[row].count, NULL, &sizes, error),
             (cases[row].error == NULL) ? GF_OK : GF_ERR_PARAM);
         if (cases[row].error != NULL) assert_non_null(strstr(error, cases[row].error));
     }
     config.sparse.enabled = false;
-    assert_int_equal(gf_pool_place(&config, many, GF_TENSORS_MAX, NULL, &sizes, error), GF_OK);
-    assert_int_equal(gf_pool_place(&config, many, GF_TENSORS_MAX + 1, NULL, &sizes, error),
+    assert_int_equal(gf_pool_layout(&config, many, GF_TENSORS_MAX, NULL, &sizes, error), GF_OK);
+    assert_int_equal(gf_pool_layout(&config, many, GF_TENSORS_MAX + 1, NULL, &sizes, error),
                      GF_ERR_PARAM);
     assert_non_null(strstr(error, "16385 tensors; allowed are 1 to 16384"));
-    assert_int_equal(gf_pool_place(&config, many, 0, NULL, &sizes, error), GF_ERR_PARAM);
-    assert_int_equal(gf_pool_place(&config, NULL, 1, NULL, &sizes, error), GF_ERR_PARAM);
+    assert_int_equal(gf_pool_layout(&config, many, 0, NULL, &sizes, error), GF_ERR_PARAM);
+    assert_int_equal(gf_pool_layout(&config, NULL, 1, NULL, &sizes, error), GF_ERR_PARAM);
 }
 
 #define MANY 3000u
@@ -384,13 +385,13 @@ TEST(an_order_names_each_tensor_once)
     char error[256] = "";
     for (size_t i = 0; i < LENGTH(four); i++) {
         config.pool_order = four[i];
-        assert_int_equal(gf_pool_place(&config, tensors, 4, NULL, &sizes, error), GF_ERR_PARAM);
+        assert_int_equal(gf_pool_layout(&config, tensors, 4, NULL, &sizes, error), GF_ERR_PARAM);
     }
     for (uint32_t i = 0; i < MANY; i++) order[i] = MANY - 1 - i;
     config.pool_order = order;
-    assert_int_equal(gf_pool_place(&config, tensors, MANY, NULL, &sizes, error), GF_OK);
+    assert_int_equal(gf_pool_layout(&config, tensors, MANY, NULL, &sizes, error), GF_OK);
     order[7] = order[MANY - 3];
-    assert_int_equal(gf_pool_place(&config, tensors, MANY, NULL, &sizes, error), GF_ERR_PARAM);
+    assert_int_equal(gf_pool_layout(&config, tensors, MANY, NULL, &sizes, error), GF_ERR_PARAM);
     assert_non_null(strstr(error, "pool_order names a tensor twice: 2;"));
 }
 
@@ -404,7 +405,7 @@ TEST(names_are_cut_not_overrun)
     char error[256];
     memset(name, 'n', sizeof name - 1);
     name[sizeof name - 1] = '\0';
-    assert_int_equal(gf_pool_place(&config, &tensor, 1, &placed, &sizes, error), GF_OK);
+    assert_int_equal(gf_pool_layout(&config, &tensor, 1, &placed, &sizes, error), GF_OK);
     assert_int_equal(strlen(placed.name), GF_NAME_BYTES - 1);
 }
 

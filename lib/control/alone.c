@@ -8,7 +8,7 @@ struct alone_end {
     struct gf_channel base;
     struct gf_alone *pair;
     uint32_t at;     /* 0: the member's end, 1: the coordinator's */
-    bool told;       /* CONNECTED */
+    bool reported;   /* CONNECTED */
     bool is_reading; /* the frame in its place was handed out */
 };
 
@@ -40,21 +40,21 @@ static gf_status alone_poll(struct gf_channel *channel, uint64_t now_ns,
                             struct gf_channel_event *event_out)
 {
     struct alone_end *end = alone_end(channel);
-    struct gf_alone_place *place = &end->pair->places[end->at];
+    struct gf_alone_slot *slot = &end->pair->slots[end->at];
     (void)now_ns;
-    if (end->is_reading) place->full = end->is_reading = false;
+    if (end->is_reading) slot->full = end->is_reading = false;
     if (!end->pair->dialled) return GF_AGAIN;
-    if (!end->told) {
-        end->told = true;
+    if (!end->reported) {
+        end->reported = true;
         *event_out = (struct gf_channel_event){.kind = GF_CHANNEL_CONNECTED};
         return GF_OK;
     }
-    if (!place->full) return GF_AGAIN;
+    if (!slot->full) return GF_AGAIN;
     end->is_reading = true;
     *event_out = (struct gf_channel_event){.kind = GF_CHANNEL_FRAME,
-                                           .frame_kind = place->kind,
-                                           .size_bytes = place->size_bytes,
-                                           .payload = place->payload};
+                                           .frame_kind = slot->kind,
+                                           .size_bytes = slot->size_bytes,
+                                           .payload = slot->payload};
     return GF_OK;
 }
 
@@ -62,14 +62,14 @@ static gf_status alone_send(struct gf_channel *channel, uint32_t connection, uin
                             const void *payload, uint32_t size_bytes)
 {
     struct alone_end *end = alone_end(channel);
-    struct gf_alone_place *place = &end->pair->places[1 - end->at];
+    struct gf_alone_slot *slot = &end->pair->slots[1 - end->at];
     (void)connection;
-    GF_ASSERT(size_bytes <= sizeof place->payload);
-    if (place->full) return GF_AGAIN;
-    place->full = true;
-    place->kind = frame_kind;
-    place->size_bytes = size_bytes;
-    if (size_bytes > 0) memcpy(place->payload, payload, size_bytes);
+    GF_ASSERT(size_bytes <= sizeof slot->payload);
+    if (slot->full) return GF_AGAIN;
+    slot->full = true;
+    slot->kind = frame_kind;
+    slot->size_bytes = size_bytes;
+    if (size_bytes > 0) memcpy(slot->payload, payload, size_bytes);
     return GF_OK;
 }
 
@@ -88,7 +88,7 @@ static void alone_dial(struct gf_channel *channel, uint64_t now_ns)
 static bool alone_flushed(struct gf_channel *channel)
 {
     const struct alone_end *end = alone_end(channel);
-    return !end->pair->places[1 - end->at].full;
+    return !end->pair->slots[1 - end->at].full;
 }
 
 static int alone_wake_fd(struct gf_channel *channel)

@@ -4,7 +4,7 @@
 
 #include "drivers/channel.h"
 
-struct gf_alone_place {
+struct gf_alone_slot {
     bool full;
     uint32_t kind, size_bytes;
     unsigned char payload[GF_CHANNEL_PAYLOAD_MAX];
@@ -13,7 +13,7 @@ struct gf_alone_place {
 /* Both ends' setup.arg: what they share. */
 struct gf_alone {
     bool dialled;
-    struct gf_alone_place places[2]; /* for the member, for the coordinator */
+    struct gf_alone_slot slots[2]; /* for the member, for the coordinator */
 };
 
 extern const struct gf_channel_driver gf_channel_alone;

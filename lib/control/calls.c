@@ -90,13 +90,13 @@ static void difference_say(struct gf_coordinator *c, const struct control_row *r
 
 /* The others' word on the request with this number; NULL: this is the first, or too long ago. */
 static const struct control_seen_call *seen_of(struct gf_coordinator *c,
-                                               const struct control_row *row, uint32_t told,
+                                               const struct control_row *row, uint32_t answer,
                                                uint64_t number, const struct control_call *call)
 {
-    bool is_mark = (told >= CONTROL_CALLS_LAST);
-    uint32_t level = is_mark ? told - CONTROL_CALLS_LAST + 1 : 0;
-    uint64_t place = is_mark ? number >> mark_shifts[level - 1] : number;
-    struct control_seen_call *seen = &c->calls[level][place % CONTROL_CALLS_SEEN];
+    bool is_mark = (answer >= CONTROL_CALLS_LAST);
+    uint32_t level = is_mark ? answer - CONTROL_CALLS_LAST + 1 : 0;
+    uint64_t slot = is_mark ? number >> mark_shifts[level - 1] : number;
+    struct control_seen_call *seen = &c->calls[level][slot % CONTROL_CALLS_SEEN];
     if (seen->number == number) return seen;
     if (seen->number < number)
         *seen = (struct control_seen_call){.number = number, .rank = row->rank, .call = *call};

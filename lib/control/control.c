@@ -294,7 +294,7 @@ const void *gf_control_endpoint(const struct gf_control *control, uint32_t rank,
 
 uint32_t gf_control_joiners(const struct gf_control *control)
 {
-    return gf_member_waiting(control->member);
+    return gf_member_joiner_count(control->member);
 }
 
 bool gf_control_closed(const struct gf_control *control, uint32_t *rank_out, uint64_t *step_out)
@@ -311,9 +311,9 @@ bool gf_control_closed(const struct gf_control *control, uint32_t *rank_out, uin
 void gf_control_fault(struct gf_control *control, const struct gf_error *seen, uint64_t steps,
                       bool ends)
 {
-    struct gf_error told = *seen;
-    told.step = steps;
-    gf_member_fault(control->member, &told, ends);
+    struct gf_error reported = *seen;
+    reported.step = steps;
+    gf_member_fault(control->member, &reported, ends);
     /* nobody may poll after this; where the coordinator is here, too, the others are told now */
     for (uint32_t i = 0; i < TELL_TURNS; i++) coordinator_turn(control, control->polled_ns);
 }
@@ -338,7 +338,7 @@ bool gf_control_is_final(const struct gf_control *control)
     return gf_member_has_ended(control->member);
 }
 
-void gf_control_ready(struct gf_control *control, const struct gf_members_progress *own,
+void gf_control_ready(struct gf_control *control, const struct gf_control_progress *own,
                       bool planned, bool leaves)
 {
     const struct control_ready ready = {.planned = planned, .leaves = leaves, .progress = *own};

@@ -24,7 +24,7 @@ struct gf_offer {
 };
 
 /* How far a member is: what a regroup has to bring together. */
-struct gf_members_progress {
+struct gf_control_progress {
     uint64_t steps;    /* whole */
     uint64_t requests; /* posted */
     uint32_t applied;  /* 1: the last whole step has changed the weights as far as it ever will */
@@ -41,7 +41,7 @@ struct gf_generation {
     uint32_t lead;                       /* the lowest rank that has the common state */
     bool lags;                           /* some rank needs it */
     bool comes_in;                       /* this one does, whatever it was before */
-    struct gf_members_progress progress; /* the common one */
+    struct gf_control_progress progress; /* the common one */
 };
 
 /* Where this rank is; the owner keeps it up to date. */
@@ -120,7 +120,7 @@ const struct gf_error *gf_control_error(const struct gf_control *control);
 bool gf_control_is_lost(const struct gf_control *control);  /* .. as the coordinator is lost */
 bool gf_control_is_final(const struct gf_control *control); /* .. and there is no generation more */
 /* Its operations have ended: FAILED and found, or WORKS where `planned`. */
-void gf_control_ready(struct gf_control *control, const struct gf_members_progress *own,
+void gf_control_ready(struct gf_control *control, const struct gf_control_progress *own,
                       bool planned, bool leaves);
 void gf_control_bye(struct gf_control *control, uint64_t steps);
 /* "Computing": it asks to be awaited for so long from now on. */

@@ -43,7 +43,7 @@ void gf_control_lost(struct gf_coordinator *c, struct control_row *row)
     if (row->waits) row->waits = !row->ended && control_is_listed(c, row);
 }
 
-uint32_t gf_control_waiting(const struct gf_coordinator *c)
+uint32_t gf_control_joiner_count(const struct gf_coordinator *c)
 {
     uint32_t count = 0;
     if (c->number == 0) return 0; /* they wait for the first generation, or for a takeover */
@@ -265,7 +265,7 @@ static void list_make(struct gf_coordinator *c)
 
 /* ---- a generation begins ---- */
 
-static bool is_behind(const struct gf_members_progress *a, const struct gf_members_progress *b)
+static bool is_behind(const struct gf_control_progress *a, const struct gf_control_progress *b)
 {
     return (a->steps != b->steps) ? (a->steps < b->steps) : (a->applied < b->applied);
 }
@@ -309,11 +309,11 @@ static void row_begin(struct gf_coordinator *c, uint32_t id)
     /* The host of the coordinator has closed, and waits for all others. */
     bool stays = closed && !control_may_be_cut(c, id);
     row->said = stays ? CONTROL_SAID_BYE : CONTROL_SAID_NOTHING;
-    row->progress = (struct gf_members_progress){0};
+    row->progress = (struct gf_control_progress){0};
     row->report = (struct control_report){.waits_for = GF_RANK_NONE};
     row->patience_ns = 0;
     row->answered = 0;
-    row->told_ns = row->calls_same = 0;
+    row->heard_report_ns = row->calls_same = 0;
     row->owed &= ~(1u << CONTROL_LIST);
     if (!listed &&
         ((row->owed & 1u << CONTROL_GO) != 0)) { /* it has had a part of the one before */
@@ -711,7 +711,7 @@ static void clock_go(struct gf_coordinator *c, uint64_t now_ns)
 /* Who waits for a word hears that the coordinator is there. */
 static void alive_say(struct gf_coordinator *c)
 {
-    uint32_t waiting = gf_control_waiting(c);
+    uint32_t waiting = gf_control_joiner_count(c);
     bool changed = (waiting != c->waiting);
     if (!changed && (c->now_ns - c->alive_ns < CONTROL_ALIVE_NS)) return;
     c->alive_ns = c->now_ns;
@@ -823,7 +823,7 @@ void gf_coordinator_status(const struct gf_coordinator *c, struct gf_coordinator
     *status_out = (struct gf_coordinator_status){.state = c->state,
                                                  .generation = c->number,
                                                  .world = c->world,
-                                                 .waiting = gf_control_waiting(c),
+                                                 .waiting = gf_control_joiner_count(c),
                                                  .error = c->last};
     if (c->is_well) status_out->error.code = GF_OK;
     for (uint32_t id = 0; id < c->setup.id_count; id++)

@@ -95,7 +95,7 @@ static void waiting_put(const struct gf_coordinator *c, const struct control_row
         if (!control_is_asked(row) || row->cut) continue;
         if (waiting.awaited_count++ > 0) continue;
         waiting.awaited = rank;
-        gf_control_place(&row->report, waiting.place);
+        gf_control_location(&row->report, waiting.location);
     }
     gf_control_waiting_walk(&(struct gf_walk){.put = put}, &waiting);
 }

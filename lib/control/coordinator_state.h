@@ -54,7 +54,7 @@ struct control_row {
     bool gives_up;                       /* it has ended because it said so */
     bool cut;                            /* the next list is without it: its process ends */
     bool out;                            /* so is this, and its process may come in again */
-    struct gf_members_progress progress; /* of READY */
+    struct gf_control_progress progress; /* of READY */
 
     /* the list of the generation to come */
     uint32_t listed; /* its number; 0: it is of none */
@@ -70,14 +70,14 @@ struct control_row {
     bool has_heard;   /* .. the last finding */
     uint32_t go_rank; /* GO: the next piece */
     uint32_t go_at;
-    uint64_t heard_ns;    /* its last word */
-    uint64_t told_ns;     /* its last report in this generation; 0: none */
-    uint64_t calls_same;  /* its requests up to this one are known to be those of the others */
-    uint64_t back_ns;     /* its last offer */
-    uint64_t patience_ns; /* it has asked to be awaited until then */
-    uint32_t answered;    /* the last question that it has answered */
-    bool replied;         /* .. since the last look of an inquiry, */
-    uint32_t late;        /* and so many looks did not find one */
+    uint64_t heard_ns;        /* its last word */
+    uint64_t heard_report_ns; /* its last report in this generation; 0: none */
+    uint64_t calls_same;      /* its requests up to this one are known to be those of the others */
+    uint64_t back_ns;         /* its last offer */
+    uint64_t patience_ns;     /* it has asked to be awaited until then */
+    uint32_t answered;        /* the last question that it has answered */
+    bool replied;             /* .. since the last look of an inquiry, */
+    uint32_t late;            /* and so many looks did not find one */
     struct control_report report;
     uint32_t edges; /* broken ones, while they are counted */
 };
@@ -166,7 +166,8 @@ static inline unsigned char *control_endpoint(const struct gf_coordinator *c, bo
 }
 /* The end of its connection, of which its process may live on. */
 void gf_control_lost(struct gf_coordinator *c, struct control_row *row);
-uint32_t gf_control_waiting(const struct gf_coordinator *c); /* processes that wait to come in */
+uint32_t gf_control_joiner_count(
+    const struct gf_coordinator *c); /* processes that wait to come in */
 void gf_control_enter(struct gf_coordinator *c, gf_coordinator_state state);
 /* The finding: all members hear it; then the job goes on without those that are cut, or ends. */
 void gf_control_decide(struct gf_coordinator *c, const struct gf_error *error, bool is_final);
@@ -199,8 +200,9 @@ void gf_calls_compare(struct gf_coordinator *c, struct control_row *row);
 
 /* ---- place.c ---- */
 /* "step 7, operation allreduce, buffer 3, tensor 12 "conv1.weight"" */
-#define CONTROL_PLACE_BYTES 128u
-void gf_control_place(const struct control_report *report, char text_out[CONTROL_PLACE_BYTES]);
+#define CONTROL_LOCATION_BYTES 128u
+void gf_control_location(const struct control_report *report,
+                         char text_out[CONTROL_LOCATION_BYTES]);
 /* Fills in where the rank of this row was as it `fate` ("died"), and the text. */
 void gf_control_fate_tell(const struct gf_coordinator *c, const struct control_row *row,
                           const char *fate, struct gf_error *error_out);

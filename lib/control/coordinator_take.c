@@ -338,7 +338,7 @@ static bool report_take(struct gf_coordinator *c, struct control_row *row, struc
         row->replied = true;
     }
     if (c->number == 0) return true;
-    row->told_ns = (c->now_ns > 0) ? c->now_ns : 1;
+    row->heard_report_ns = (c->now_ns > 0) ? c->now_ns : 1;
     /* Nobody is awaited for longer than one that says nothing. */
     uint64_t timeout_ns = c->terms.exchange_timeout_ns;
     row->patience_ns =

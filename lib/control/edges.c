@@ -10,7 +10,7 @@ static bool has_edges(const struct gf_coordinator *c, const struct control_row *
     return control_is_asked(row) && !row->cut && !gf_control_is_silent(c, row);
 }
 
-static bool edge_is_told(const struct control_row *row, uint32_t peer)
+static bool edge_is_reported(const struct control_row *row, uint32_t peer)
 {
     for (uint32_t i = 0; i < row->report.edges.count; i++)
         if (row->report.edges.peers[i] == peer) return true;
@@ -25,12 +25,12 @@ static uint32_t edges_count(struct gf_coordinator *c, uint32_t of)
     for (uint32_t a = 0; a < c->world; a++) c->rows[c->rank_ids[a]].edges = 0;
     for (uint32_t a = 0; a < c->world; a++) {
         struct control_row *row_a = &c->rows[c->rank_ids[a]];
-        const struct control_edges *told = &row_a->report.edges;
-        for (uint32_t i = 0; has_edges(c, row_a) && (i < told->count); i++) {
-            uint32_t b = told->peers[i];
+        const struct control_edges *reported = &row_a->report.edges;
+        for (uint32_t i = 0; has_edges(c, row_a) && (i < reported->count); i++) {
+            uint32_t b = reported->peers[i];
             if ((b >= c->world) || (b == a)) continue;
             struct control_row *row_b = &c->rows[c->rank_ids[b]];
-            if (!has_edges(c, row_b) || ((b < a) && edge_is_told(row_b, a))) continue;
+            if (!has_edges(c, row_b) || ((b < a) && edge_is_reported(row_b, a))) continue;
             if (a == of) other = b;
             if (b == of) other = a;
             row_a->edges++;
@@ -47,11 +47,11 @@ uint32_t gf_control_edges_known(struct gf_coordinator *c, bool *even_out)
     (void)edges_count(c, GF_RANK_NONE);
     for (uint32_t rank = 0; rank < c->world; rank++) {
         const struct control_row *row = &c->rows[c->rank_ids[rank]];
-        const struct control_edges *told = &row->report.edges;
+        const struct control_edges *reported = &row->report.edges;
         ends += row->edges;
-        for (uint32_t i = 0; has_edges(c, row) && (i < told->count); i++) {
-            if ((told->peers[i] >= c->world) || (told->peers[i] == rank)) continue;
-            const struct control_row *peer = &c->rows[c->rank_ids[told->peers[i]]];
+        for (uint32_t i = 0; has_edges(c, row) && (i < reported->count); i++) {
+            if ((reported->peers[i] >= c->world) || (reported->peers[i] == rank)) continue;
+            const struct control_row *peer = &c->rows[c->rank_ids[reported->peers[i]]];
             *even_out = *even_out || (has_edges(c, peer) && (peer->edges == row->edges));
         }
     }
@@ -64,28 +64,29 @@ static const struct control_row *sayer_of(const struct gf_coordinator *c, uint32
     const struct control_row *best = NULL;
     for (uint32_t rank = 0; rank < c->world; rank++) {
         const struct control_row *row = &c->rows[c->rank_ids[rank]];
-        const struct control_edges *said = &row->report.edges;
-        bool is_of = (rank == culprit) || (said->peer == culprit);
-        if (!control_is_asked(row) || !is_of || (said->code == GF_OK)) continue;
-        if ((best == NULL) || ((best->report.edges.foreign_code == 0) && (said->foreign_code != 0)))
+        const struct control_edges *reported = &row->report.edges;
+        bool is_of = (rank == culprit) || (reported->peer == culprit);
+        if (!control_is_asked(row) || !is_of || (reported->code == GF_OK)) continue;
+        if ((best == NULL) ||
+            ((best->report.edges.foreign_code == 0) && (reported->foreign_code != 0)))
             best = row;
     }
     return best;
 }
 
 /* A link's text names both ends; where it does not, the rank that said it. */
-static void said_take(const struct control_row *row, struct gf_error *error_out)
+static void reported_take(const struct control_row *row, struct gf_error *error_out)
 {
-    const struct control_edges *said = &row->report.edges;
-    bool is_named = (strncmp(said->text, "rank ", 5) == 0);
-    error_out->code = said->code;
-    error_out->foreign_code = said->foreign_code;
-    memcpy(error_out->foreign_call, said->foreign_call, sizeof error_out->foreign_call);
+    const struct control_edges *reported = &row->report.edges;
+    bool is_named = (strncmp(reported->text, "rank ", 5) == 0);
+    error_out->code = reported->code;
+    error_out->foreign_code = reported->foreign_code;
+    memcpy(error_out->foreign_call, reported->foreign_call, sizeof error_out->foreign_call);
     if (is_named)
-        (void)snprintf(error_out->text, sizeof error_out->text, "%s", said->text);
+        (void)snprintf(error_out->text, sizeof error_out->text, "%s", reported->text);
     else
         (void)snprintf(error_out->text, sizeof error_out->text, "rank %u: %.220s", row->rank,
-                       said->text);
+                       reported->text);
 }
 
 static void edge_text(const struct gf_coordinator *c, uint32_t other, struct gf_error *error_out)
@@ -93,7 +94,7 @@ static void edge_text(const struct gf_coordinator *c, uint32_t other, struct gf_
     const struct control_row *sayer = sayer_of(c, error_out->peer);
     error_out->code = GF_ERR_LINK;
     if (sayer != NULL)
-        said_take(sayer, error_out);
+        reported_take(sayer, error_out);
     else
         (void)snprintf(error_out->text, sizeof error_out->text,
                        "the connection between ranks %u and %u is broken: %.150s", other,
@@ -120,7 +121,7 @@ bool gf_control_lack_find(struct gf_coordinator *c, struct gf_error *error_out, 
         bool is_host = !control_may_be_cut(c, c->rank_ids[rank]);
         if ((count++ == 0) || is_host) {
             error_out->peer = rank;
-            said_take(row, error_out);
+            reported_take(row, error_out);
         }
         if (is_host)
             *is_final_out = true;

@@ -5,11 +5,11 @@
 
 #define COUNT(fields) (sizeof(fields) / sizeof((fields)[0]))
 
-static void progress_walk(struct gf_walk *walk, struct gf_members_progress *progress)
+static void progress_walk(struct gf_walk *walk, struct gf_control_progress *progress)
 {
     static const struct gf_field fields[] = {
-        GF_FIELD(gf_members_progress, steps), GF_FIELD(gf_members_progress, requests),
-        GF_FIELD(gf_members_progress, applied), GF_FIELD(gf_members_progress, partial)};
+        GF_FIELD(gf_control_progress, steps), GF_FIELD(gf_control_progress, requests),
+        GF_FIELD(gf_control_progress, applied), GF_FIELD(gf_control_progress, partial)};
     gf_walk_fields(walk, progress, fields, COUNT(fields));
 }
 
@@ -25,7 +25,7 @@ static void error_walk(struct gf_walk *walk, struct gf_error *error)
 }
 
 /* The text travels where there is one. */
-static void edges_said_walk(struct gf_walk *walk, struct control_edges *edges)
+static void edges_walk_reported(struct gf_walk *walk, struct control_edges *edges)
 {
     static const struct gf_field fields[] = {
         GF_FIELD(control_edges, code), GF_FIELD(control_edges, peer),
@@ -49,7 +49,7 @@ static void edges_walk(struct gf_walk *walk, struct control_edges *edges)
         edges->count = 0;
     }
     for (uint32_t i = 0; i < edges->count; i++) gf_walk_u16(walk, &edges->peers[i]);
-    edges_said_walk(walk, edges);
+    edges_walk_reported(walk, edges);
 }
 
 static void standing_walk(struct gf_walk *walk, struct control_standing *standing)
@@ -158,7 +158,7 @@ void gf_control_waiting_walk(struct gf_walk *walk, struct control_waiting *waiti
     gf_walk_u32(walk, &waiting->awaited);
     if (waiting->awaited == GF_RANK_NONE) return;
     gf_walk_u32(walk, &waiting->awaited_count);
-    gf_walk_text(walk, waiting->place, sizeof waiting->place);
+    gf_walk_text(walk, waiting->location, sizeof waiting->location);
 }
 
 void gf_control_shown_walk(struct gf_walk *walk, struct control_shown *shown)

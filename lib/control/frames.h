@@ -105,7 +105,7 @@ struct control_go {
     uint64_t list;
     uint32_t lead; /* the lowest rank that has the common state */
     bool lags;     /* some rank needs it */
-    struct gf_members_progress progress;
+    struct gf_control_progress progress;
 };
 
 /* Some bytes of the endpoint of a rank; several follow each other in a frame. */
@@ -171,7 +171,7 @@ struct control_report {
 struct control_patience {
     uint64_t until_ns;
     uint64_t from;
-    uint64_t told_ns; /* of until_ns this was told to the others */
+    uint64_t announced_ns; /* of until_ns this was told to the others */
 };
 
 struct control_fault {
@@ -188,7 +188,7 @@ struct control_finding {
 struct control_ready {
     bool planned; /* nothing has failed: it heard that ranks wait or leave */
     bool leaves;
-    struct gf_members_progress progress;
+    struct gf_control_progress progress;
 };
 
 /* Who has closed while others of its generation may go on. */
@@ -204,7 +204,7 @@ struct control_waiting {
     uint32_t count;
     uint32_t awaited; /* a rank that has not closed; GF_RANK_NONE: none */
     uint32_t awaited_count;
-    char place[128]; /* where that one is */
+    char location[128]; /* where that one is */
 };
 
 /* What gf_coordinator_status() gives, and which ids are here: members of the generation and

@@ -35,21 +35,21 @@ bool gf_control_is_silent(const struct gf_coordinator *c, const struct control_r
 /* It has said BYE, and others are in a step after that. */
 static bool closed_find(const struct gf_coordinator *c, struct gf_error *error_out)
 {
-    char place[CONTROL_PLACE_BYTES];
+    char location[CONTROL_LOCATION_BYTES];
     const struct control_row *row = &c->rows[c->rank_ids[c->seen_by]];
     if ((c->closed.rank == GF_RANK_NONE) || (c->closed.step > c->seen.step)) return false;
-    gf_control_place(&row->report, place);
+    gf_control_location(&row->report, location);
     error_out->code = GF_ERR_PEER;
     error_out->peer = c->closed.rank;
     (void)snprintf(error_out->text, sizeof error_out->text,
                    "rank %u closed its context behind step %" PRIu64 ", and rank %u is in %s",
-                   c->closed.rank, c->closed.step, row->rank, place);
+                   c->closed.rank, c->closed.step, row->rank, location);
     return true;
 }
 
 /* ---- silence and lag ---- */
 
-static void place_take(const struct control_row *row, struct gf_error *error_out)
+static void location_take(const struct control_row *row, struct gf_error *error_out)
 {
     error_out->peer = row->rank;
     error_out->step = row->report.step;
@@ -60,17 +60,17 @@ static void place_take(const struct control_row *row, struct gf_error *error_out
 static void silent_text(const struct gf_coordinator *c, const struct control_row *row,
                         uint32_t count, struct gf_error *error_out)
 {
-    char place[CONTROL_PLACE_BYTES] = "it has not said where";
+    char location[CONTROL_LOCATION_BYTES] = "it has not said where";
     char others[40] = "";
-    if (row->told_ns != 0) gf_control_place(&row->report, place);
+    if (row->heard_report_ns != 0) gf_control_location(&row->report, location);
     if (count > 1) (void)snprintf(others, sizeof others, "; silent ranks: %u", count);
     error_out->code = GF_ERR_TIMEOUT;
-    place_take(row, error_out);
+    location_take(row, error_out);
     (void)snprintf(error_out->text, sizeof error_out->text,
                    "rank %u does not answer (asked %.1f s ago): it is stopped or does not poll; "
                    "last heard of %.1f s ago in %s%s",
                    row->rank, (double)(c->now_ns - c->inquiry_ns) / 1e9,
-                   (double)(c->now_ns - row->heard_ns) / 1e9, place, others);
+                   (double)(c->now_ns - row->heard_ns) / 1e9, location, others);
 }
 
 static bool silent_find(struct gf_coordinator *c, struct gf_error *error_out)
@@ -92,12 +92,12 @@ static bool silent_find(struct gf_coordinator *c, struct gf_error *error_out)
 static void lag_text(const struct gf_coordinator *c, const struct control_row *row,
                      struct gf_error *error_out)
 {
-    char place[CONTROL_PLACE_BYTES];
+    char location[CONTROL_LOCATION_BYTES];
     char waits[64] = "computing";
     char gap[48] = "";
-    gf_control_place(&row->report, place);
+    gf_control_location(&row->report, location);
     error_out->code = GF_ERR_TIMEOUT;
-    place_take(row, error_out);
+    location_take(row, error_out);
     if (c->closed.rank != GF_RANK_NONE)
         (void)snprintf(waits, sizeof waits, "it has not closed its context, rank %u has",
                        c->closed.rank);
@@ -106,7 +106,8 @@ static void lag_text(const struct gf_coordinator *c, const struct control_row *r
                        (double)row->report.unpolled_ns / 1e9);
     (void)snprintf(error_out->text, sizeof error_out->text,
                    "rank %u is behind in %s: %s; last moved %.1f s ago%s (rank %u asked)",
-                   row->rank, place, waits, (double)row->report.unmoved_ns / 1e9, gap, c->seen_by);
+                   row->rank, location, waits, (double)row->report.unmoved_ns / 1e9, gap,
+                   c->seen_by);
 }
 
 /* Nobody was cut in this step before, either. */

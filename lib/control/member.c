@@ -145,7 +145,7 @@ static void go_take(struct gf_member *member, struct gf_get *get)
 
 /* A process may die before it has said that it is in this step. A step ends by the votes of all, so
  * it was. */
-static void place_mend(const struct gf_member *member, struct gf_error *error)
+static void location_mend(const struct gf_member *member, struct gf_error *error)
 {
     if ((error->code != GF_ERR_PEER) || (error->step >= member->report.step)) return;
     error->step = member->report.step;
@@ -158,7 +158,7 @@ static void finding_take(struct gf_member *member, struct gf_get *get)
     struct control_finding finding = {0};
     gf_control_finding_walk(&(struct gf_walk){.get = get}, &finding);
     if (get->bad) return;
-    if (member->generation.number != 0) place_mend(member, &finding.error);
+    if (member->generation.number != 0) location_mend(member, &finding.error);
     if ((member->state == GF_MEMBER_CLOSING) && !finding.may_go_on) {
         enter(member, GF_MEMBER_GONE); /* what others do after that is not its end */
         return;
@@ -350,7 +350,7 @@ static void time_look(struct gf_member *member)
 
 /* ---- what goes out ---- */
 
-static bool same_place(const struct control_report *a, const struct control_report *b)
+static bool same_location(const struct control_report *a, const struct control_report *b)
 {
     return (a->step == b->step) && (a->sequence == b->sequence) && (a->operation == b->operation);
 }
@@ -374,7 +374,7 @@ static uint64_t unpolled_ns(const struct gf_member *member)
 static void moved_look(struct gf_member *member)
 {
     if (member->report.waits_for != GF_RANK_NONE) member->waited_ns = member->now_ns;
-    if (same_place(&member->report, &member->moved)) return;
+    if (same_location(&member->report, &member->moved)) return;
     member->moved = member->report;
     member->moved_ns = member->now_ns;
 }
@@ -383,7 +383,7 @@ static void moved_look(struct gf_member *member)
  * times in exchange.timeout would be taken for one that is silent. */
 static void status_owe(struct gf_member *member)
 {
-    bool changed = !same_place(&member->report, &member->reported) ||
+    bool changed = !same_location(&member->report, &member->reported) ||
                    (member->report.calls.count != member->reported.calls.count) ||
                    (member->beat_ns > member->status_ns);
     uint64_t rest_ns = STATUS_NS + member->generation.world * UINT64_C(1000000);
@@ -594,15 +594,15 @@ struct control_report *gf_member_report(struct gf_member *member)
     return &member->report;
 }
 
-uint32_t gf_member_waiting(const struct gf_member *member)
+uint32_t gf_member_joiner_count(const struct gf_member *member)
 {
     return member->awaits.count;
 }
 
-const char *gf_member_awaits(const struct gf_member *member, uint32_t *rank_out)
+const char *gf_member_waits_for(const struct gf_member *member, uint32_t *rank_out)
 {
     *rank_out = member->awaits.awaited;
-    return (*rank_out == GF_RANK_NONE) ? "" : member->awaits.place;
+    return (*rank_out == GF_RANK_NONE) ? "" : member->awaits.location;
 }
 
 void gf_member_call(struct gf_member *member, gf_operation operation, gf_type type, uint32_t root,

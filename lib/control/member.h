@@ -60,7 +60,8 @@ const struct gf_generation *gf_member_generation(const struct gf_member *member)
 const void *gf_member_endpoint(const struct gf_member *member, uint32_t rank, size_t *bytes_out);
 /* Where this rank is: the caller keeps it up to date, STATUS and POSITION say it. */
 struct control_report *gf_member_report(struct gf_member *member);
-uint32_t gf_member_waiting(const struct gf_member *member); /* processes that wait to come in */
+uint32_t gf_member_joiner_count(
+    const struct gf_member *member); /* processes that wait to come in */
 /* Who has closed while this generation is under way, after the fewest steps: no later step can end,
  * so who is in one says FAULT at once. NULL: nobody. */
 const struct control_closed *gf_member_closed(const struct gf_member *member);
@@ -80,7 +81,7 @@ void gf_member_ready(struct gf_member *member, const struct control_ready *ready
 void gf_member_bye(struct gf_member *member);
 /* CLOSING: a rank that has not closed and is awaited, and in words where it is; "" and GF_RANK_NONE:
  * none is known. Who waits no longer says so, and ends alone: it breaks nobody's step. */
-const char *gf_member_awaits(const struct gf_member *member, uint32_t *rank_out);
+const char *gf_member_waits_for(const struct gf_member *member, uint32_t *rank_out);
 /* This rank posts a public request: all ranks must post the same ones. Within about a second of
  * polling, at an inquiry or when ranks close, whoever does otherwise is named with both calls
  * (GF_ERR_MISMATCH on all ranks). */
@@ -90,7 +91,7 @@ void gf_member_call(struct gf_member *member, gf_operation operation, gf_type ty
  * exchange.timeout. The others hear of it. */
 void gf_member_heartbeat(struct gf_member *member, uint64_t now_ns, uint64_t patience_ns);
 /* For how much longer some rank, this or another one, asks to be awaited, and from which operation
- * on (struct gf_wait, order); 0: none does. */
+ * on (an operation's sequence number); 0: none does. */
 uint64_t gf_member_patience(const struct gf_member *member, uint64_t now_ns, uint64_t *from_out);
 bool gf_member_flushed(const struct gf_member *member); /* all words have left */
 

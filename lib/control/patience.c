@@ -14,8 +14,8 @@ bool gf_control_patience_take(struct control_patience *patience, uint64_t now_ns
     if ((patience_ns == 0) || (until_ns <= least_ns)) return false;
     patience->until_ns = until_ns;
     patience->from = from;
-    if (until_ns < patience->told_ns + timeout_ns / 8) return false;
-    patience->told_ns = until_ns;
+    if (until_ns < patience->announced_ns + timeout_ns / 8) return false;
+    patience->announced_ns = until_ns;
     return true;
 }
 

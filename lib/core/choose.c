@@ -48,7 +48,7 @@ gf_algorithm gf_choose(const gf_context *gf, gf_collective collective, uint64_t 
     return GF_ALGORITHM_AUTO;
 }
 
-gf_algorithm gf_choose_folded(const gf_context *gf, uint64_t bytes)
+gf_algorithm gf_choose_reduced(const gf_context *gf, uint64_t bytes)
 {
     bool direct = (gf->algorithm == GF_ALGORITHM_DIRECT) && (bytes <= GF_DIRECT_SMALL_BYTES);
     return direct ? GF_ALGORITHM_DIRECT : GF_ALGORITHM_DOUBLING;

@@ -9,7 +9,7 @@
  * does. */
 gf_algorithm gf_choose(const gf_context *gf, gf_collective collective, uint64_t bytes);
 /* For vectors that the owner of the op folds itself. */
-gf_algorithm gf_choose_folded(const gf_context *gf, uint64_t bytes);
+gf_algorithm gf_choose_reduced(const gf_context *gf, uint64_t bytes);
 
 /* From here on auto and direct mean direct, where all ranks share memory (`shares`), else auto
  * means messages. Until then, while it is being found out (reset), messages serve both. */

@@ -57,12 +57,12 @@ static gf_status leave_progress(gf_context *gf, void *arg)
         (gf_control_patience(gf->control, gf_awake(gf), &from) > 0))
         return GF_AGAIN;
     if (gf_control_hosts(gf->control)) {
-        if (!gf->opening.leave_said)
+        if (!gf->opening.leave_logged)
             gf_log_line(&gf->log, GF_LOG_WARN,
                         "gf_close: not all ranks have finished within exchange.timeout (%.1f s): "
                         "rank %u, in whose process the coordinator runs, waits for them",
                         (double)gf->config.exchange.timeout_ns * 1e-9, gf->rank);
-        gf->opening.leave_said = true;
+        gf->opening.leave_logged = true;
         return GF_AGAIN;
     }
     gf_log_line(
@@ -162,21 +162,21 @@ static uint64_t patience_ns(gf_context *gf)
 {
     struct gf_polled *polled = &gf->polled;
     const uint64_t most_ns = gf->config.exchange.patience_ns;
-    const uint64_t place = gf->under_way.sequence + (gf->step.number << 32) + gf->phase;
-    if (polled->place != place) {
-        polled->place = place;
-        polled->place_ns = gf_awake(gf);
-        polled->place_spent = false;
+    const uint64_t position = gf->under_way.sequence + (gf->step.number << 32) + gf->phase;
+    if (polled->position != position) {
+        polled->position = position;
+        polled->position_ns = gf_awake(gf);
+        polled->position_spent = false;
     }
-    const uint64_t here_ns = gf_awake(gf) - polled->place_ns;
+    const uint64_t here_ns = gf_awake(gf) - polled->position_ns;
     if (here_ns > most_ns) {
-        if (!polled->place_spent)
+        if (!polled->position_spent)
             gf_log_line(&gf->log, GF_LOG_WARN,
                         "rank %u: gf_heartbeat() was called in one place for longer than "
                         "exchange.patience (%.1f s): who waits for this rank gives up "
                         "exchange.timeout after that",
                         gf->rank, (double)most_ns * 1e-9);
-        polled->place_spent = true;
+        polled->position_spent = true;
         return 0;
     }
     return gf->config.exchange.timeout_ns; /* from this call on */

@@ -112,8 +112,8 @@ static gf_status rests_post(gf_context *gf)
 
 static void words_post(gf_context *gf)
 {
-    const struct gf_members_progress *mine = &gf->change.own;
-    const struct gf_members_progress *common = &gf->change.plan.progress;
+    const struct gf_control_progress *mine = &gf->change.own;
+    const struct gf_control_progress *common = &gf->change.plan.progress;
     /* Those that are not behind receive the bits that they have. */
     if ((mine->steps != common->steps) || (mine->applied != common->applied))
         gf->change.own.partial = 1;

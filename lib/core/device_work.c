@@ -22,7 +22,7 @@ struct gf_queue gf_queue_own(gf_context *gf, gf_stream which)
 gf_status gf_queue_after(gf_context *gf, struct gf_queue *earlier, const struct gf_queue *later)
 {
     if (earlier->stream == later->stream) return GF_OK;
-    return gf->gpu->driver->lead(earlier, later->stream);
+    return gf->gpu->driver->stream_wait(earlier, later->stream);
 }
 
 gf_status gf_queue_refused(gf_context *gf, gf_status status, const char *call)
@@ -42,6 +42,6 @@ gf_status gf_queue_follow(gf_context *gf, gf_queue_handle queue)
     if (gf->phase == GF_PHASE_STEP)
         return gf_refuse(gf, GF_ERR_STATE, "gf_queue_follow: step %llu is not whole",
                          (unsigned long long)gf->step.number);
-    status = gf->gpu->driver->lead(&gf->queue, queue);
+    status = gf->gpu->driver->stream_wait(&gf->queue, queue);
     return (status < 0) ? gf_queue_refused(gf, status, "gf_queue_follow") : GF_OK;
 }

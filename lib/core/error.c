@@ -102,7 +102,7 @@ gf_status gf_fail_fault(gf_context *gf, const struct gf_fault *fault, gf_operati
 
 /* "; rank 1 was in step 7, operation step, tensor 12 \"conv1.weight\"": what this rank was at. A
  * finding is the same text on all ranks, and says where somebody was. */
-static void place_tell(gf_context *gf)
+static void location_log(gf_context *gf)
 {
     char tensor[64] = "";
     size_t used = strlen(gf->error.text);
@@ -135,7 +135,7 @@ static void finding_take(gf_context *gf, const struct gf_error *found)
         gf->error.tensor = gf->position.tensor;
     }
     if (is_cut) gf->error.code = GF_ERR_PEER; /* the others go on without it */
-    place_tell(gf);
+    location_log(gf);
 }
 
 gf_status gf_fail_from(gf_context *gf, const struct gf_error *error)
@@ -216,7 +216,7 @@ static bool asks(gf_context *gf)
 static bool writes(gf_context *gf, uint64_t now_ns)
 {
     if (!gf->failing.writes) return false;
-    gf->waiting.moved_ns = now_ns; /* no nap in between */
+    gf->wait_state.moved_ns = now_ns; /* no nap in between */
     gf->failing.writes = gf_step_write(gf) == GF_AGAIN;
     return gf->failing.writes;
 }

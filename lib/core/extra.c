@@ -90,7 +90,7 @@ bool gf_has_weights(const gf_context *gf)
     return (gf->config.optimizer.kind != GF_OPTIMIZER_NONE) || (gf->config.state_extra_count > 0);
 }
 
-bool gf_step_waits(const gf_context *gf)
+bool gf_step_is_unapplied(const gf_context *gf)
 {
     return (gf->step.state == GF_STEP_WHOLE) && !gf->step.skipped && gf_has_weights(gf);
 }
@@ -248,7 +248,7 @@ gf_status gf_broadcast_weights(gf_context *gf, uint32_t root)
         return gf_refuse(gf, GF_ERR_STATE,
                          "gf_broadcast_weights: the library knows no weights: optimizer.kind is "
                          "none and state_extra is empty; gf_broadcast() sends other memory");
-    if ((gf->config.state_extra_count > 0) && gf_step_waits(gf))
+    if ((gf->config.state_extra_count > 0) && gf_step_is_unapplied(gf))
         return gf_refuse(gf, GF_ERR_STATE,
                          "gf_broadcast_weights: step %llu was not applied, and state_extra may be "
                          "half written; " GF_APPLY_FIRST,

@@ -16,7 +16,7 @@ void gf_extra_summary(const struct gf_config *config, char *summary, size_t byte
 /* this library applies a step, or is told of it (gf_updated()) */
 bool gf_has_weights(const gf_context *gf);
 /* The last step is whole and was not applied to them. */
-bool gf_step_waits(const gf_context *gf);
+bool gf_step_is_unapplied(const gf_context *gf);
 #define GF_APPLY_FIRST \
     "gf_update() is first, or gf_updated() where the optimizer is the program's own"
 uint64_t gf_extra_bytes(const gf_context *gf); /* of a saved state, each region on 8 bytes */

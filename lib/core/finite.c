@@ -81,8 +81,8 @@ static struct gf_check placed(const gf_context *gf, const struct gf_buffer *buff
 {
     struct gf_check at = *check;
     if ((buffer->chunk_count > 0) && (at.bad_count > 0))
-        at.bad_first =
-            gf_sparse_placed(&gf->sparse, gf->sparse.selection + buffer->chunk_first, at.bad_first);
+        at.bad_first = gf_sparse_elem_of(&gf->sparse, gf->sparse.selection + buffer->chunk_first,
+                                         at.bad_first);
     return at;
 }
 

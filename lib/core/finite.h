@@ -47,13 +47,13 @@ void gf_finite_scored(gf_context *gf, const struct gf_check *check);
 #define GF_KEY_ELEM_BITS 37u /* no more elements are allowed: pool.c */
 #define GF_KEY_TENSOR_BITS 14u
 #define GF_KEY_NONE UINT64_MAX
-struct gf_finite_place {
+struct gf_finite_location {
     uint32_t rank, tensor;
     uint64_t elem;
 };
-static inline struct gf_finite_place gf_finite_place_of(uint64_t key)
+static inline struct gf_finite_location gf_finite_location_of(uint64_t key)
 {
-    return (struct gf_finite_place){
+    return (struct gf_finite_location){
         .rank = (uint32_t)(key >> (GF_KEY_TENSOR_BITS + GF_KEY_ELEM_BITS)),
         .tensor = (uint32_t)(key >> GF_KEY_ELEM_BITS) & ((1u << GF_KEY_TENSOR_BITS) - 1),
         .elem = key & ((UINT64_C(1) << GF_KEY_ELEM_BITS) - 1)};

@@ -131,9 +131,9 @@ static void neighbours_count(gf_context *gf)
     CPU_ZERO(&cores);
     core_count = (sched_getaffinity(0, sizeof cores, &cores) == 0) ? CPU_COUNT(&cores) : 0;
     if (core_count <= 1) core_count = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    gf->waiting.oversubscribed = (core_count > 0) && ((int)local > core_count);
+    gf->wait_state.oversubscribed = (core_count > 0) && ((int)local > core_count);
     gf->warm.met[GF_MET_PAIRS] = (gf->world <= GF_DIRECT_RANKS_MAX) ? (float)(local - 1) : 0;
-    gf->warm.met[GF_MET_OVERSUBSCRIBED] = gf->waiting.oversubscribed ? 1 : 0;
+    gf->warm.met[GF_MET_OVERSUBSCRIBED] = gf->wait_state.oversubscribed ? 1 : 0;
     gf->warm.met[GF_MET_DEVICE] = gf->on_device ? 1 : 0;
     gf->warm.met[GF_MET_WIRE] = gf->link->reaches_device ? 1 : 0;
 }

@@ -11,7 +11,7 @@
 #include "lib/core/vote.h"
 #include "lib/device/device.h"
 #include "lib/settings/settings.h"
-#include "lib/settings/told.h"
+#include "lib/settings/with_error.h"
 #include "drivers/arithmetic.h"
 
 /* The most that any algorithm asks for in one op, as which one runs may differ from operation to
@@ -257,8 +257,8 @@ gf_status gf_layout_make(const struct gf_config *config, const struct gf_tensor 
     if ((status = gf_layout_resolve(layout, config->rendezvous.address, error_out)) < 0)
         return status;
     if ((status = gf_extra_check(effective, error_out)) < 0) return status;
-    if ((status = gf_pool_place(effective, tensors, tensor_count, NULL, &layout->pool, error_out)) <
-        0)
+    if ((status =
+             gf_pool_layout(effective, tensors, tensor_count, NULL, &layout->pool, error_out)) < 0)
         return status;
     layout->tensor_count = tensor_count;
     layout->buffers_max = (layout->pool.buffer_count <= GF_TAG_BUFFER_OTHER)
@@ -300,10 +300,10 @@ gf_status gf_layout_make(const struct gf_config *config, const struct gf_tensor 
 }
 
 /* Not a part of gf_measure(), whose frame would have a second layout. */
-__attribute__((noinline)) gf_status gf_measure_told(const struct gf_config *config,
-                                                    const struct gf_tensor *tensors,
-                                                    uint32_t tensor_count, char *error_out,
-                                                    struct gf_footprint *footprint_out)
+__attribute__((noinline)) gf_status gf_measure_with_error(const struct gf_config *config,
+                                                          const struct gf_tensor *tensors,
+                                                          uint32_t tensor_count, char *error_out,
+                                                          struct gf_footprint *footprint_out)
 {
     struct gf_layout layout;
     gf_status status = gf_layout_make(config, tensors, tensor_count, &layout, error_out);
@@ -318,7 +318,7 @@ gf_status gf_measure(const struct gf_config *config, const struct gf_tensor *ten
     char error[256] = "";
     gf_status status;
     if ((config == NULL) || (footprint_out == NULL)) return GF_ERR_PARAM;
-    status = gf_measure_told(config, tensors, tensor_count, error, footprint_out);
+    status = gf_measure_with_error(config, tensors, tensor_count, error, footprint_out);
     if (status < 0) {
         const struct gf_log log = {config->log, config->log_user};
         gf_log_line(&log, GF_LOG_ERROR, "%s", error);

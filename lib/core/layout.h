@@ -68,9 +68,9 @@ void gf_pools_open(gf_context *gf, const struct gf_layout *layout,
                    const struct gf_pool_parts *parts, uint32_t *chunks);
 uint64_t gf_layout_staging_bytes(const struct gf_layout *layout);
 
-/* resolve.c: rank, world, address and drivers of layout->config, which is effective. address_said:
+/* resolve.c: rank, world, address and drivers of layout->config, which is effective. address_given:
  * the configuration's own, or empty. An error has a line in error_out[256]. */
-gf_status gf_layout_resolve(struct gf_layout *layout, const char *address_said, char *error_out);
+gf_status gf_layout_resolve(struct gf_layout *layout, const char *address_given, char *error_out);
 /* A name in its address becomes a number: blocks up to join_timeout. An error has a line in
  * error_out[256]; what of its identity is doubtful is logged. */
 gf_status gf_layout_meet(struct gf_layout *layout, char *error_out);

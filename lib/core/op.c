@@ -18,8 +18,8 @@
 /* Folded vectors have no other way. */
 static uint32_t small_bytes(const gf_context *gf, const struct gf_coll *coll)
 {
-    if (coll->plan.fold != NULL) return GF_DIRECT_SMALL_BYTES;
-    return gf->waiting.oversubscribed ? SMALL_OVERSUBSCRIBED_BYTES : SMALL_BYTES;
+    if (coll->plan.reduce != NULL) return GF_DIRECT_SMALL_BYTES;
+    return gf->wait_state.oversubscribed ? SMALL_OVERSUBSCRIBED_BYTES : SMALL_BYTES;
 }
 
 /* What an algorithm in a node wants, wherever data lies. */
@@ -152,7 +152,7 @@ static gf_status op_run(gf_context *gf, struct gf_op *op, uint64_t now_ns, gf_tu
     position->operation = (uint32_t)op->plan.operation;
     position->buffer = op->plan.number;
     position->tensor = op->first_tensor;
-    gf->waiting.moved_ns = now_ns;
+    gf->wait_state.moved_ns = now_ns;
     return coll->took_turn ? GF_AGAIN : GF_OK;
 }
 
@@ -213,7 +213,7 @@ static gf_status op_poll(gf_context *gf, struct gf_op *op, uint64_t now_ns, gf_t
     gf_status status;
     if (!op->timed && (clock == GF_CLOCK_READ)) op_time(op, now_ns);
     /* others would wait for it */
-    coll->spins = gf_op_is_alone(&gf->under_way) ? gf->waiting.spins : 0;
+    coll->spins = gf_op_is_alone(&gf->under_way) ? gf->wait_state.spins : 0;
     coll->awaits_core = false;
     status = gf_coll_poll(coll, now_ns);
     if (!op->timed && (status != GF_AGAIN)) {
@@ -221,8 +221,8 @@ static gf_status op_poll(gf_context *gf, struct gf_op *op, uint64_t now_ns, gf_t
         now_ns = gf_now(gf);
         op_time(op, now_ns);
     }
-    gf->waiting.awaits_core = coll->awaits_core;
-    if (coll->moved_ns > gf->waiting.moved_ns) gf->waiting.moved_ns = coll->moved_ns;
+    gf->wait_state.awaits_core = coll->awaits_core;
+    if (coll->moved_ns > gf->wait_state.moved_ns) gf->wait_state.moved_ns = coll->moved_ns;
     if ((status == GF_AGAIN) && (coll->state != GF_COLL_DRAIN)) {
         /* another may have ended since this one began */
         position->operation = (uint32_t)op->plan.operation;
@@ -231,7 +231,7 @@ static gf_status op_poll(gf_context *gf, struct gf_op *op, uint64_t now_ns, gf_t
         return GF_AGAIN;
     }
     op_wait(op, GF_RANK_NONE, now_ns);
-    gf->waiting.moved_ns = now_ns;
+    gf->wait_state.moved_ns = now_ns;
     gf->observed.stats.mapped_bytes += coll->bytes_mapped;
     coll->bytes_mapped = 0;
     if (status != GF_OK) return op_fail(gf, op, now_ns);
@@ -246,9 +246,9 @@ static gf_status op_poll(gf_context *gf, struct gf_op *op, uint64_t now_ns, gf_t
 }
 
 /* GF_OK: a device has done what was queued; all of it: its counters are here. */
-static gf_status op_reached(gf_context *gf, const struct gf_op *op, uint64_t now_ns)
+static gf_status op_event_poll(gf_context *gf, const struct gf_op *op, uint64_t now_ns)
 {
-    return (op->moves && gf->on_device) ? gf_device_reached(gf, op, now_ns) : GF_OK;
+    return (op->moves && gf->on_device) ? gf_device_event_poll(gf, op, now_ns) : GF_OK;
 }
 
 /* From one state to the next. GF_OK: it is there; GF_AGAIN: that was this turn. */
@@ -263,7 +263,7 @@ static gf_status op_advance(gf_context *gf, struct gf_op *op, uint64_t now_ns, g
         op->state = GF_OP_PACKED;
         return GF_OK;
     case GF_OP_PACKED:
-        status = op_reached(gf, op, now_ns);
+        status = op_event_poll(gf, op, now_ns);
         return (status == GF_OK) ? op_run(gf, op, now_ns, clock) : status;
     case GF_OP_RUN: return op_poll(gf, op, now_ns, clock);
     case GF_OP_UNPACK:
@@ -271,7 +271,7 @@ static gf_status op_advance(gf_context *gf, struct gf_op *op, uint64_t now_ns, g
         if (status == GF_OK) op->state = GF_OP_UNPACKED;
         return status;
     case GF_OP_UNPACKED:
-        status = op_reached(gf, op, now_ns);
+        status = op_event_poll(gf, op, now_ns);
         if (status != GF_OK) return status;
         op->plan.kind->done(gf, op, now_ns);
         op->state = GF_OP_FREE;
@@ -293,7 +293,7 @@ static gf_status op_progress(gf_context *gf, struct gf_op *op, uint64_t now_ns, 
 
 /* An operation that has ended says that this rank computes, and it may be polled behind one that
  * waits: then that counts. */
-static void waits_settle(gf_context *gf)
+static void waits_for_update(gf_context *gf)
 {
     for (uint32_t left = gf->under_way.busy; left != 0; left &= left - 1) {
         const struct gf_op *op = &gf->under_way.ops[__builtin_ctz(left)];
@@ -311,7 +311,7 @@ static inline gf_status ops_turn(gf_context *gf, uint64_t now_ns, gf_turn_clock 
         gf_status status = op_progress(gf, gf_op_first(&gf->under_way, left), now_ns, clock);
         if (status < 0) return status;
     }
-    if (gf->position.waits_for == GF_RANK_NONE) waits_settle(gf);
+    if (gf->position.waits_for == GF_RANK_NONE) waits_for_update(gf);
     return GF_OK;
 }
 
@@ -383,7 +383,7 @@ void gf_ops_reset(gf_context *gf)
     gf->under_way.ended_ns = gf_now(gf);
 }
 
-bool gf_ops_await_messages(const gf_context *gf)
+bool gf_ops_have_messages(const gf_context *gf)
 {
     for (uint32_t left = gf->under_way.busy; left != 0; left &= left - 1) {
         const struct gf_op *op = &gf->under_way.ops[__builtin_ctz(left)];
@@ -392,14 +392,13 @@ bool gf_ops_await_messages(const gf_context *gf)
     return false;
 }
 
-gf_awaited gf_ops_awaited(const gf_context *gf)
+gf_wake_source gf_ops_wake_source(const gf_context *gf)
 {
     bool flags = false, news = false;
     for (uint32_t left = gf->under_way.busy; left != 0; left &= left - 1) {
         const struct gf_op *op = &gf->under_way.ops[__builtin_ctz(left)];
         bool in_memory = op->plan.algorithm == GF_ALGORITHM_DIRECT;
-        if ((op->state == GF_OP_RUN) ? op->coll.awaits_device : gf->on_device)
-            return GF_AWAITED_MORE;
+        if ((op->state == GF_OP_RUN) ? op->coll.awaits_device : gf->on_device) return GF_WAKE_POLL;
         if (op->state != GF_OP_RUN) continue;
         /* it has failed: no flag comes for it any more */
         if (op->coll.state != GF_COLL_RUN)
@@ -411,6 +410,6 @@ gf_awaited gf_ops_awaited(const gf_context *gf)
         else
             news = true;
     }
-    if (flags && news) return GF_AWAITED_MORE;
-    return flags ? GF_AWAITED_FLAGS : GF_AWAITED_NEWS;
+    if (flags && news) return GF_WAKE_POLL;
+    return flags ? GF_WAKE_FLAGS : GF_WAKE_DESCRIPTORS;
 }

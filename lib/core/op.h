@@ -140,14 +140,14 @@ void gf_ops_forgive(gf_context *gf, uint64_t span_ns); /* deadlines under way ar
 void gf_ops_patient(gf_context *gf, uint64_t from, uint64_t since_ns);
 void gf_ops_reset(gf_context *gf);
 
-bool gf_ops_await_messages(const gf_context *gf); /* some op is moved by the link */
+bool gf_ops_have_messages(const gf_context *gf); /* some op is moved by the link */
 
 /* What can wake a rank that waits for what is under way. */
-typedef enum gf_awaited {
-    GF_AWAITED_NEWS,  /* on descriptors: of the link, of the control channel */
-    GF_AWAITED_FLAGS, /* in its exchange region */
-    GF_AWAITED_MORE   /* both, or a device, which wakes nobody */
-} gf_awaited;
-gf_awaited gf_ops_awaited(const gf_context *gf);
+typedef enum gf_wake_source {
+    GF_WAKE_DESCRIPTORS, /* on descriptors: of the link, of the control channel */
+    GF_WAKE_FLAGS,       /* in its exchange region */
+    GF_WAKE_POLL         /* both, or a device, which wakes nobody */
+} gf_wake_source;
+gf_wake_source gf_ops_wake_source(const gf_context *gf);
 
 #endif

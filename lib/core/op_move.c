@@ -15,7 +15,7 @@ gf_status gf_op_move(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     if (packs && gf->on_device && (op->done_elems == 0)) {
         if ((status = gf_device_ready(gf, op, now_ns)) != GF_OK) return status;
     }
-    gf->waiting.moved_ns = now_ns;
+    gf->wait_state.moved_ns = now_ns;
     if (op->done_elems == 0) {
         if (packs) gf_finite_begin(gf, op->index);
         if (gf->on_device) status = gf_device_move_begin(gf, op);

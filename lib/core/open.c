@@ -19,7 +19,7 @@
 #include "lib/core/vote.h"
 #include "lib/device/device.h"
 #include "lib/settings/settings.h"
-#include "lib/settings/told.h"
+#include "lib/settings/with_error.h"
 #include "drivers/arithmetic.h"
 
 static void context_lay(const struct gf_layout *layout, const struct gf_control_parts *parts,
@@ -115,12 +115,12 @@ static gf_status gpu_open(const struct gf_layout *layout, const struct gf_contro
 }
 
 /* At which addresses of this host the link listens, beside that on the way to the coordinator. */
-static void places_look(const struct gf_layout *layout, struct gf_link_setup *setup)
+static void addrs_look(const struct gf_layout *layout, struct gf_link_setup *setup)
 {
-    struct gf_place to = {.family = 0};
-    if (gf_place_parse(setup->address, true, &to))
-        gf_devices_places(layout->config.link.devices, layout->local, to.family, setup->data_places,
-                          GF_DATA_PLACES_MAX);
+    struct gf_addr to = {.family = 0};
+    if (gf_addr_parse(setup->address, true, &to))
+        gf_devices_addrs(layout->config.link.devices, layout->local, to.family, setup->data_addrs,
+                         GF_DATA_PLACES_MAX);
 }
 
 static gf_status link_open(const struct gf_layout *layout, void *state, gf_context *gf,
@@ -128,7 +128,7 @@ static gf_status link_open(const struct gf_layout *layout, void *state, gf_conte
 {
     struct gf_link_setup *setup = &gf->opening.link_setup;
     *setup = gf_layout_link(layout, &gf->config);
-    places_look(layout, setup);
+    addrs_look(layout, setup);
     if (layout->may_reach_device) {
         setup->gpu = gf->gpu;
         setup->device = gf->gpu->arena;
@@ -305,7 +305,7 @@ static gf_status memory_open(const struct gf_layout *layout, const struct gf_ten
     context_lay(layout, &parts, parts.gf);
     gf_context_mark(parts.gf);
     /* passed before */
-    (void)gf_pool_place(&layout->config, tensors, tensor_count, parts.tensors, &sizes, NULL);
+    (void)gf_pool_layout(&layout->config, tensors, tensor_count, parts.tensors, &sizes, NULL);
     *gf_out = parts.gf;
     return context_open(layout, &parts, tensors, parts.gf);
 }
@@ -323,9 +323,9 @@ static gf_status stack_check(char *error_out)
                             (unsigned long long)stack.rlim_cur / 1024, GF_STACK_BYTES / 1024);
 }
 
-gf_status gf_open_told(const struct gf_config *config, const struct gf_tensor *tensors,
-                       uint32_t tensor_count, void *memory, uint64_t memory_bytes, char *error_out,
-                       gf_context **gf_out)
+gf_status gf_open_with_error(const struct gf_config *config, const struct gf_tensor *tensors,
+                             uint32_t tensor_count, void *memory, uint64_t memory_bytes,
+                             char *error_out, gf_context **gf_out)
 {
     struct gf_layout layout;
     gf_status status;
@@ -345,7 +345,7 @@ gf_status gf_open(const struct gf_config *config, const struct gf_tensor *tensor
     char error[256] = "";
     gf_status status;
     if ((config == NULL) || (gf_out == NULL)) return GF_ERR_PARAM;
-    status = gf_open_told(config, tensors, tensor_count, memory, memory_bytes, error, gf_out);
+    status = gf_open_with_error(config, tensors, tensor_count, memory, memory_bytes, error, gf_out);
     if (error[0] != '\0') {
         const struct gf_log log = {config->log, config->log_user};
         gf_log_line(&log, GF_LOG_ERROR, "%s", error);

@@ -32,7 +32,7 @@ struct gf_opening {
     uint64_t foreign_before;          /* resident bytes before */
     uint64_t wire_base, message_base; /* link counters when it ended */
     uint64_t leave_ns;                /* LEAVE: nobody is waited for beyond this */
-    bool leave_said;                  /* .. but where the coordinator runs here, which was said */
+    bool leave_logged;                /* .. but where the coordinator runs here, which was said */
     uint64_t join_ns;                 /* JOIN: a generation is awaited until then */
     struct gf_link_setup link_setup;  /* of each link that the context opens */
     void *link_state;

@@ -98,7 +98,7 @@ struct walk {
     const struct gf_config *config;
     struct gf_pool_tensor *table; /* NULL: it only counts */
     bool sparse;                  /* the part; the sparse one lies first */
-    uint32_t place;               /* tensors before this one, of both parts */
+    uint32_t slot;                /* tensors before this one, of both parts */
     uint64_t next;                /* the first free element */
     uint64_t bytes;               /* of gradients before it */
     int type;                     /* of the tensor before, in this part; -1: none */
@@ -125,13 +125,13 @@ static void walk_put(const struct walk *walk, uint32_t index, const struct gf_te
     *placed = (struct gf_pool_tensor){.first_elem = first,
                                       .elem_count = tensor->elem_count,
                                       .gradient_offset = walk->bytes,
-                                      .place = walk->place,
+                                      .slot = walk->slot,
                                       .flags = tensor->flags,
-                                      .at_place = placed->at_place,
+                                      .at_slot = placed->at_slot,
                                       .type = (uint8_t)tensor->type,
                                       .sparse = walk->sparse ? 1 : 0};
     (void)snprintf(placed->name, sizeof placed->name, "%s", tensor->name ? tensor->name : "");
-    walk->table[walk->place].at_place = index;
+    walk->table[walk->slot].at_slot = index;
 }
 
 /* A tensor has been placed: how many buffers its run makes now. With pool_order runs are not known
@@ -173,7 +173,7 @@ static gf_status walk_tensor(struct walk *walk, uint32_t index, const struct gf_
     }
     if (walk->table != NULL) walk_put(walk, index, tensor, first);
     walk_count(walk, first, tensor->elem_count);
-    walk->place++;
+    walk->slot++;
     walk->next = first + tensor->elem_count;
     walk->bytes += tensor->elem_count * gf_type_size_bytes(tensor->type);
     return GF_OK;
@@ -197,9 +197,9 @@ static gf_status walk_part(struct walk *walk, bool sparse, const struct gf_tenso
     return GF_OK;
 }
 
-gf_status gf_pool_place(const struct gf_config *config, const struct gf_tensor *tensors,
-                        uint32_t tensor_count, struct gf_pool_tensor *table,
-                        struct gf_pool_sizes *sizes_out, char *error_out)
+gf_status gf_pool_layout(const struct gf_config *config, const struct gf_tensor *tensors,
+                         uint32_t tensor_count, struct gf_pool_tensor *table,
+                         struct gf_pool_sizes *sizes_out, char *error_out)
 {
     struct walk walk = {.config = config, .table = table};
     uint64_t sparse_elem_count;
@@ -273,9 +273,8 @@ uint32_t gf_pool_group(const struct gf_config *config, struct gf_pool_tensor *ta
     for (uint32_t i = 0; i < tensor_count; i++) {
         const struct gf_pool_tensor *tensor = &table[i];
         if ((tensor->sparse != 0) != sparse) continue;
-        if ((open != NULL) &&
-            ((open->type != tensor->type) ||
-             ((tensor->place != high->place + 1) && (tensor->place + 1 != low->place)))) {
+        if ((open != NULL) && ((open->type != tensor->type) || ((tensor->slot != high->slot + 1) &&
+                                                                (tensor->slot + 1 != low->slot)))) {
             count += run_cut(config, table, buffers, count);
             open = NULL;
         }
@@ -285,8 +284,8 @@ uint32_t gf_pool_group(const struct gf_config *config, struct gf_pool_tensor *ta
                 .first_tensor = i, .type = tensor->type, .sparse = tensor->sparse};
             low = high = tensor;
         }
-        if (tensor->place > high->place) high = tensor;
-        if (tensor->place < low->place) low = tensor;
+        if (tensor->slot > high->slot) high = tensor;
+        if (tensor->slot < low->slot) low = tensor;
         open->first_elem = low->first_elem;
         open->gradient_offset = low->gradient_offset;
         open->last_tensor = i;

@@ -22,8 +22,8 @@ struct gf_pool_tensor {
     uint64_t gradient_offset; /* bytes into the gradient pool */
     uint32_t buffer_first;    /* fused buffers that need it in this step */
     uint32_t buffer_count;
-    uint32_t place;    /* how many tensors lie before it */
-    uint32_t at_place; /* the tensor that lies at the place that is this one's index */
+    uint32_t slot;    /* how many tensors lie before it */
+    uint32_t at_slot; /* the tensor that lies at the place that is this one's index */
     uint32_t flags;
     /* the tensor whose event says, on a device, that this one is computed */
     uint32_t declared_with;
@@ -57,9 +57,9 @@ struct gf_buffer {
 
 /* Places tensors[tensor_count]: fills table[tensor_count] where it is given, sizes always. Both
  * calls of the one walk see the same. GF_ERR_PARAM with a line in error_out[256]. */
-gf_status gf_pool_place(const struct gf_config *config, const struct gf_tensor *tensors,
-                        uint32_t tensor_count, struct gf_pool_tensor *table,
-                        struct gf_pool_sizes *sizes_out, char *error_out);
+gf_status gf_pool_layout(const struct gf_config *config, const struct gf_tensor *tensors,
+                         uint32_t tensor_count, struct gf_pool_tensor *table,
+                         struct gf_pool_sizes *sizes_out, char *error_out);
 
 /* A buffer of more is cut: exchange.cut_bytes, but not what fuse_bytes has just put together, nor
  * so that a rank's block of a ring falls below a slice: with hundreds of ranks the latency of its

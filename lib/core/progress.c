@@ -64,11 +64,11 @@ gf_status gf_progress(gf_context *gf, uint64_t now_ns)
     /* also in the middle of a wait */
     if (gf_aborted(gf) && ((status = gf_enter(gf)) < 0)) return status;
     if ((gf->algorithm == GF_ALGORITHM_DIRECT) &&
-        (now_ns - gf->polled.link_ns < PROGRESS_EVERY_NS) && !gf_ops_await_messages(gf))
+        (now_ns - gf->polled.link_ns < PROGRESS_EVERY_NS) && !gf_ops_have_messages(gf))
         return GF_OK;
     gf->polled.link_ns = now_ns;
     /* once: a system call over tcp, and what came may be awaited */
-    if (gf->link->driver->progress(gf->link)) gf->waiting.moved_ns = now_ns;
+    if (gf->link->driver->progress(gf->link)) gf->wait_state.moved_ns = now_ns;
     if (gf->link->failed < 0) return gf_fail_fault(gf, &gf->link->fault, gf_doing(gf));
     if ((gf->polled.control_skip > 0) && (now_ns - gf->polled.control_ns < CONTROL_EVERY_NS)) {
         gf->polled.control_skip--;

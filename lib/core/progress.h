@@ -13,8 +13,8 @@ struct gf_polled {
     uint64_t link_ns;      /* the link */
     /* gf_heartbeat(): in what step and operation it was called last, since when it is there, and
      * whether its patience is at an end */
-    uint64_t place, place_ns;
-    bool place_spent;
+    uint64_t position, position_ns;
+    bool position_spent;
     uint64_t step_ns; /* the step */
     /* this rank's longest time without a poll while all others may have waited for it */
     uint64_t still_ns;

@@ -31,7 +31,7 @@ static bool has_failed(const gf_context *gf)
 static void steps_look(gf_context *gf)
 {
     gf->change.own.steps = gf_steps(gf);
-    gf->change.own.applied = gf_step_waits(gf) ? 0 : 1;
+    gf->change.own.applied = gf_step_is_unapplied(gf) ? 0 : 1;
 }
 
 /* ---- a new link ---- */
@@ -83,7 +83,7 @@ static void begun(gf_context *gf)
     change->state = GF_CHANGE_NONE;
     change->own.partial = 0;
     if (gf->together_ns == 0) {
-        change->came_in = change->comes_in;
+        change->was_admitted = change->comes_in;
     } else {
         change->left_out = change->comes_in;
     }
@@ -399,7 +399,7 @@ uint32_t gf_regroup_due(const gf_context *gf)
 
 bool gf_rejoined(const gf_context *gf)
 {
-    return (gf != NULL) && gf->change.came_in;
+    return (gf != NULL) && gf->change.was_admitted;
 }
 bool gf_left_out(const gf_context *gf)
 {

@@ -17,7 +17,7 @@ struct gf_change {
     gf_change_state state;
     bool final;        /* the failure under way is the end */
     bool leaves, left; /* gf_leave() */
-    bool came_in;      /* this process was let into a job that had begun */
+    bool was_admitted; /* this process was let into a job that had begun */
     bool left_out;     /* the generation under way took it in again */
     bool comes_in;     /* on its way into one, the generations that failed meanwhile included */
     /* SYNC: 0: the words are posted next, 1: the pools, 2: config.state_extra as far as it goes
@@ -27,7 +27,7 @@ struct gf_change {
     uint32_t extra_first; /* and the first one whose rest is in the stage */
     uint64_t deadline_ns;
     struct gf_generation plan; /* what has begun, or is to begin */
-    struct gf_members_progress own;
+    struct gf_control_progress own;
     uint32_t words[8]; /* SYNC: what is small */
     struct gf_request requests[GF_REQUESTS_MAX];
     uint32_t count;   /* generations begun after the first that this process was of */

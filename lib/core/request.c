@@ -10,7 +10,7 @@
 #include "lib/core/device_work.h"
 #include "lib/settings/settings.h"
 #include "drivers/arithmetic.h"
-#include "ops/element/host/fold.h"
+#include "ops/element/host/reduce_host.h"
 
 static struct gf_pending *pending_of(gf_context *gf, const struct gf_request *request)
 {
@@ -179,10 +179,10 @@ gf_status gf_allreduce(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type
     return post(gf, call, data, elem_count, type, request);
 }
 
-static gf_status request_fold(void *arg, gf_mem dst, gf_mem src, uint64_t elem_count)
+static gf_status request_reduce(void *arg, gf_mem dst, gf_mem src, uint64_t elem_count)
 {
     const struct gf_pending *pending = arg;
-    gf_fold_host(pending->root_or_reduction, dst, src, pending->type, elem_count);
+    gf_reduce_host(pending->root_or_reduction, dst, src, pending->type, elem_count);
     return GF_OK;
 }
 
@@ -192,7 +192,8 @@ gf_status gf_allreduce_by(gf_context *gf, gf_reduction reduction, gf_mem data, u
 {
     GF_COMPUTES();
     const struct gf_call call = {GF_OPERATION_ALLREDUCE, GF_COLL_ALLREDUCE, reduction};
-    if ((reduction != GF_REDUCTION_SUM) && (gf_own(gf) == GF_OK)) gf->requests.fold = request_fold;
+    if ((reduction != GF_REDUCTION_SUM) && (gf_own(gf) == GF_OK))
+        gf->requests.reduce = request_reduce;
     return post(gf, call, data, elem_count, type, request);
 }
 
@@ -280,10 +281,10 @@ static bool request_start(gf_context *gf, struct gf_pending *pending, uint64_t s
     if (pending->collective == GF_COLL_BROADCAST) coll.root = pending->root_or_reduction;
     if ((pending->collective == GF_COLL_ALLREDUCE) &&
         (pending->root_or_reduction != GF_REDUCTION_SUM)) {
-        coll.fold = gf->requests.fold;
-        coll.fold_arg = pending;
-        coll.fold_number = pending->root_or_reduction;
-        coll.fold_elem_bytes = gf_type_size_bytes(pending->type);
+        coll.reduce = gf->requests.reduce;
+        coll.reduce_arg = pending;
+        coll.reduce_number = pending->root_or_reduction;
+        coll.reduce_elem_bytes = gf_type_size_bytes(pending->type);
         /* hierarchy only sums */
         if (plan.algorithm == GF_ALGORITHM_HIERARCHY) plan.algorithm = GF_ALGORITHM_HALVING;
     }

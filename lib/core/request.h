@@ -37,7 +37,7 @@ struct gf_requests {
     uint64_t posted;  /* the newest's number */
     uint64_t started; /* of the newest that runs */
     /* by what is no sum */
-    gf_status (*fold)(void *pending, gf_mem dst, gf_mem src, uint64_t elem_count);
+    gf_status (*reduce)(void *pending, gf_mem dst, gf_mem src, uint64_t elem_count);
 };
 
 /* Queues without looking at the phase (warm.c posts before the context is ready). GF_AGAIN: no

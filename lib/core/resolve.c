@@ -5,7 +5,7 @@
 #include "lib/core/layout.h"
 #include "lib/settings/settings.h"
 
-static gf_status identity_resolve(struct gf_layout *layout, const char *address_said,
+static gf_status identity_resolve(struct gf_layout *layout, const char *address_given,
                                   char *error_out)
 {
     struct gf_identity identity = {0};
@@ -35,18 +35,18 @@ static gf_status identity_resolve(struct gf_layout *layout, const char *address_
         bool is_beside =
             (config->job.id != 0) && (identity.job_id != 0) && (config->job.id != identity.job_id);
         if (config->job.id == 0) config->job.id = identity.job_id;
-        const char *address = gf_identity_address(&identity, address_said);
+        const char *address = gf_identity_address(&identity, address_given);
         if (identity.nameless && (config->job.id == 0) && (address[0] == '\0'))
             return gf_config_refuse(error_out, GF_ERR_CONFIG,
                                     "what sets %s says no id of the job, and ranks of two such "
                                     "jobs would meet: set GF_JOB to a number, or GF_ADDRESS, the "
                                     "same on all ranks of this one",
                                     identity.source);
-        if ((address[0] != '\0') && (address != address_said))
+        if ((address[0] != '\0') && (address != address_given))
             memcpy(config->rendezvous.address, address, GF_TEXT_MAX);
         config->rendezvous.rejoin = config->rendezvous.rejoin || identity.rejoin;
         config->job.elastic = config->job.elastic || identity.elastic;
-        if (identity.place_said && !is_beside)
+        if (identity.coordinator_set && !is_beside)
             config->rendezvous.coordinator =
                 identity.is_separate ? GF_COORDINATOR_SEPARATE : GF_COORDINATOR_AT_RANK0;
     }
@@ -216,10 +216,10 @@ gf_status gf_layout_meet(struct gf_layout *layout, char *error_out)
     return (layout->config.job.world_max > 1) ? name_find(layout, error_out) : GF_OK;
 }
 
-gf_status gf_layout_resolve(struct gf_layout *layout, const char *address_said, char *error_out)
+gf_status gf_layout_resolve(struct gf_layout *layout, const char *address_given, char *error_out)
 {
     gf_status status;
     if ((status = drivers_resolve(layout, error_out)) < 0) return status;
-    if ((status = identity_resolve(layout, address_said, error_out)) < 0) return status;
+    if ((status = identity_resolve(layout, address_given, error_out)) < 0) return status;
     return rejoin_check(layout, error_out);
 }

@@ -165,7 +165,7 @@ static gf_status step_advance(gf_context *gf, uint64_t now_ns)
     if (step->state < GF_STEP_AGREED) return GF_AGAIN;
     if (step->state == GF_STEP_AGREED) {
         /* a commit takes several polls, and there is no reason to nap between them */
-        gf->waiting.moved_ns = now_ns;
+        gf->wait_state.moved_ns = now_ns;
         if ((status = step_commit(gf)) != GF_OK) return status;
         step->state = GF_STEP_COMMITTED;
     }
@@ -211,7 +211,7 @@ gf_status gf_step_begin(gf_context *gf)
                          (gf->phase == GF_PHASE_READY) ? "requests are under way"
                                                        : "the context is not open");
     /* where a rank may come or go at any step, its weights must be those of the last one */
-    if (gf_is_elastic(gf) && gf_step_waits(gf))
+    if (gf_is_elastic(gf) && gf_step_is_unapplied(gf))
         return gf_refuse(
             gf, GF_ERR_STATE,
             "gf_step_begin: step %llu of an elastic job was not applied; " GF_APPLY_FIRST,
@@ -251,7 +251,7 @@ gf_status gf_step_samples(gf_context *gf, uint64_t sample_count)
                          "gf_step_samples: %llu; the sum over all ranks would not fit",
                          (unsigned long long)sample_count);
     gf->step.samples = sample_count;
-    gf->step.samples_said = true;
+    gf->step.samples_set = true;
     return GF_OK;
 }
 
@@ -343,7 +343,7 @@ static gf_status tensors_declare(gf_context *gf, uint32_t first, uint32_t count,
     struct gf_queue theirs = {.gpu = gf->gpu, .stream = queue};
     gf_status status = GF_OK;
     gf_device_turn_begin(gf);
-    if (event == 0) status = gf->gpu->driver->mark(&theirs, gf_tensor_event(gf, first));
+    if (event == 0) status = gf->gpu->driver->event_record(&theirs, gf_tensor_event(gf, first));
     if (status < 0) {
         status = gf_queue_refused(gf, status, call);
     } else {

@@ -25,7 +25,7 @@ struct gf_step {
     gf_step_state state;
     uint64_t number; /* counts steps since open, or since the state that was loaded */
     uint64_t samples;
-    bool samples_said; /* by the program; else it is 1 */
+    bool samples_set;  /* by the program; else it is 1 */
     uint32_t declared; /* tensors ready or skipped */
     uint32_t next;     /* index in buffers.order of the next buffer to start */
     uint32_t buffers_ended;

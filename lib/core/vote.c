@@ -49,7 +49,7 @@ static void waiting_add(uint64_t *into, uint64_t from)
 #define WAIT_MASK ((UINT64_C(1) << (64 - GF_VOTE_RANK_BITS)) - 1) /* 26 days */
 
 /* dst and src lie at the same place of two vectors; dst tells which words these are. */
-static gf_status vote_fold(void *arg, gf_mem dst, gf_mem src, uint64_t word_count)
+static gf_status vote_reduce(void *arg, gf_mem dst, gf_mem src, uint64_t word_count)
 {
     const gf_context *gf = arg;
     uint64_t *into = (uint64_t *)(uintptr_t)dst;
@@ -97,15 +97,15 @@ bool gf_skip_is_news(gf_context *gf, uint32_t reason, char text_out[GF_SKIP_TEXT
 
 static void values_tell(gf_context *gf, const uint64_t *words)
 {
-    const struct gf_finite_place place = gf_finite_place_of(words[GF_VOTE_FIRST_BAD]);
+    const struct gf_finite_location location = gf_finite_location_of(words[GF_VOTE_FIRST_BAD]);
     char many[GF_SKIP_TEXT_BYTES];
     if (!gf_skip_is_news(gf, GF_SKIP_VALUES, many)) return;
     gf_log_line(&gf->log, GF_LOG_WARN,
                 "step %llu skipped on all ranks: %llu values are not finite, first on rank %u, "
                 "tensor %u \"%s\", element %llu%s",
                 (unsigned long long)gf->step.number, (unsigned long long)words[GF_VOTE_BAD],
-                place.rank, place.tensor, gf->tensors[place.tensor].name,
-                (unsigned long long)place.elem, many);
+                location.rank, location.tensor, gf->tensors[location.tensor].name,
+                (unsigned long long)location.elem, many);
 }
 
 /* Of as many ranks no sum of finite values leaves their range. */
@@ -118,7 +118,7 @@ static double pre_scale_for(uint32_t world)
 
 static void sum_tell(gf_context *gf, const uint64_t *words)
 {
-    const struct gf_finite_place place = gf_finite_place_of(words[GF_VOTE_FIRST_SUM]);
+    const struct gf_finite_location location = gf_finite_location_of(words[GF_VOTE_FIRST_SUM]);
     const double is = (double)gf->config.exchange.pre_scale;
     const double enough = pre_scale_for(gf->world);
     char many[GF_SKIP_TEXT_BYTES];
@@ -133,8 +133,8 @@ static void sum_tell(gf_context *gf, const uint64_t *words)
         "step %llu skipped on all ranks: a sum left the range of the wire or of its "
         "gradient, where rank %u added or rounded it, tensor %u \"%s\", element %llu; every "
         "local gradient was finite; %s%s",
-        (unsigned long long)gf->step.number, place.rank, place.tensor,
-        gf->tensors[place.tensor].name, (unsigned long long)place.elem, help, many);
+        (unsigned long long)gf->step.number, location.rank, location.tensor,
+        gf->tensors[location.tensor].name, (unsigned long long)location.elem, help, many);
 }
 
 /* Nobody finds out why a run learns worse whose ranks weigh otherwise than the program believes:
@@ -218,7 +218,7 @@ static void words_put(gf_context *gf)
     words[GF_VOTE_FIRST_SUM] = gf->finite.first_sum;
     words[GF_VOTE_WAITING] = gf_control_joiners(gf->control) |
                              ((uint64_t)(gf->change.leaves ? 1 : 0) << 32) |
-                             ((uint64_t)(gf->step.samples_said ? 1 : 0) << GF_VOTE_SAID_BIT);
+                             ((uint64_t)(gf->step.samples_set ? 1 : 0) << GF_VOTE_SAID_BIT);
     words[GF_VOTE_FIRST] =
         (declared_ns > gf->together_ns) ? (declared_ns - gf->together_ns) & WAIT_MASK : 0;
     words[GF_VOTE_LAST] = (words[GF_VOTE_FIRST] << GF_VOTE_RANK_BITS) | gf->rank;
@@ -235,7 +235,7 @@ bool gf_vote_post(gf_context *gf)
     const struct gf_op_plan plan = {
         .kind = &vote_kind,
         .operation = GF_OPERATION_VOTE,
-        .algorithm = gf_choose_folded(gf, count * sizeof gf->vote[0]),
+        .algorithm = gf_choose_reduced(gf, count * sizeof gf->vote[0]),
         .packed = (gf_mem)(uintptr_t)gf->vote,
     };
     const struct gf_coll_plan coll = {
@@ -244,9 +244,9 @@ bool gf_vote_post(gf_context *gf)
         .elem_count = count,
         .data = (gf_mem)(uintptr_t)gf->vote,
         .tag = gf_tag(gf->generation, gf->step.number, GF_TAG_BUFFER_OTHER),
-        .fold = vote_fold,
-        .fold_arg = gf,
-        .fold_elem_bytes = sizeof gf->vote[0],
+        .reduce = vote_reduce,
+        .reduce_arg = gf,
+        .reduce_elem_bytes = sizeof gf->vote[0],
     };
     if (!gf_op_take(gf, &plan, &coll)) return false;
     gf->step.state = GF_STEP_VOTED;

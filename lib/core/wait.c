@@ -16,7 +16,7 @@
 
 static uint64_t sleep_ns(const gf_context *gf, uint64_t longest_ns)
 {
-    return (gf->waiting.left_ns < longest_ns) ? gf->waiting.left_ns : longest_ns;
+    return (gf->wait_state.left_ns < longest_ns) ? gf->wait_state.left_ns : longest_ns;
 }
 
 static void sleep_on_drivers(gf_context *gf, uint64_t longest_ns)
@@ -68,8 +68,8 @@ static uint32_t shared_index(const gf_context *gf)
 static void sleep_on_flags(gf_context *gf)
 {
     size_t at = sleep_at(gf, shared_index(gf));
-    gf->waiting.armed = !gf->waiting.armed;
-    if (gf->waiting.armed) {
+    gf->wait_state.armed = !gf->wait_state.armed;
+    if (gf->wait_state.armed) {
         gf->link->driver->flag_arm(gf->link, at);
         return;
     }
@@ -81,11 +81,11 @@ static void sleep_on_flags(gf_context *gf)
 static void idle_sleep(gf_context *gf)
 {
     bool failed = (gf->phase == GF_PHASE_FAILED); /* what was under way moves no more */
-    gf_awaited what = failed ? GF_AWAITED_NEWS : gf_ops_awaited(gf);
-    if ((what == GF_AWAITED_FLAGS) && (gf->link->driver->flag_sleep != NULL))
+    gf_wake_source what = failed ? GF_WAKE_DESCRIPTORS : gf_ops_wake_source(gf);
+    if ((what == GF_WAKE_FLAGS) && (gf->link->driver->flag_sleep != NULL))
         sleep_on_flags(gf);
     else
-        sleep_on_drivers(gf, (what == GF_AWAITED_NEWS) ? SLEEP_NS : QUIET_SLEEP_NS);
+        sleep_on_drivers(gf, (what == GF_WAKE_DESCRIPTORS) ? SLEEP_NS : QUIET_SLEEP_NS);
 }
 
 /* Returns when the poll before a yield began; 0: nothing yielded. How long that took the next poll
@@ -93,7 +93,7 @@ static void idle_sleep(gf_context *gf)
  * comes back at once. */
 static uint64_t idle_auto(gf_context *gf, uint32_t polls)
 {
-    if (!gf_idle_yields(&gf->waiting.idling, polls, gf->polled.at_ns)) {
+    if (!gf_idle_yields(&gf->wait_state.idling, polls, gf->polled.at_ns)) {
         idle_sleep(gf);
         return 0;
     }
@@ -114,7 +114,7 @@ static uint64_t idle(gf_context *gf, uint32_t polls)
 
 /* Where the context is on its way: a poll that changed it may have left something to send to the
  * next one. */
-static uint64_t place(const gf_context *gf)
+static uint64_t state_word(const gf_context *gf)
 {
     return ((uint64_t)gf->requests.posted << 12) | ((uint64_t)gf->phase << 8) |
            ((uint64_t)gf->change.state << 4) | (uint64_t)gf->warm.state;
@@ -127,7 +127,7 @@ static uint32_t spins_of(const gf_context *gf)
     gf_idle how = gf->config.link.idle;
     if (how == GF_IDLE_SPIN) return SPINS;
     if (how != GF_IDLE_AUTO) return 0;
-    return gf->waiting.oversubscribed ? SPINS_OVERSUBSCRIBED : SPINS;
+    return gf->wait_state.oversubscribed ? SPINS_OVERSUBSCRIBED : SPINS;
 }
 
 gf_status gf_wait_for(gf_context *gf, gf_status (*progress)(gf_context *gf, void *arg), void *arg,
@@ -135,26 +135,26 @@ gf_status gf_wait_for(gf_context *gf, gf_status (*progress)(gf_context *gf, void
 {
     const uint64_t begin_ns = (bound_ns == GF_WAIT_UNBOUNDED) ? 0 : gf_now(gf);
     const uint32_t spins = spins_of(gf);
-    uint64_t moved_ns = gf->waiting.moved_ns;
-    uint64_t before = place(gf);
+    uint64_t moved_ns = gf->wait_state.moved_ns;
+    uint64_t before = state_word(gf);
     uint64_t yielded_ns = 0;
     uint32_t polls = 0; /* in a row that moved nothing */
-    gf->waiting.armed = false;
+    gf->wait_state.armed = false;
     for (;;) {
         gf_status status;
-        gf->waiting.spins = gf->waiting.armed ? 0 : spins;
-        gf->waiting.awaits_core = false;
+        gf->wait_state.spins = gf->wait_state.armed ? 0 : spins;
+        gf->wait_state.awaits_core = false;
         status = progress(gf, arg);
-        gf->waiting.spins = 0;
-        if (yielded_ns != 0) gf_idle_yielded(&gf->waiting.idling, yielded_ns, gf->polled.at_ns);
+        gf->wait_state.spins = 0;
+        if (yielded_ns != 0) gf_idle_yielded(&gf->wait_state.idling, yielded_ns, gf->polled.at_ns);
         yielded_ns = 0;
         if (status != GF_AGAIN) return status;
         if (gf->polled.at_ns - begin_ns >= bound_ns) return GF_AGAIN;
-        gf->waiting.left_ns = bound_ns - (gf->polled.at_ns - begin_ns);
+        gf->wait_state.left_ns = bound_ns - (gf->polled.at_ns - begin_ns);
         polls++;
-        if ((gf->waiting.moved_ns != moved_ns) || (place(gf) != before)) polls = 0;
-        moved_ns = gf->waiting.moved_ns;
-        before = place(gf);
-        if ((polls > 0) || gf->waiting.awaits_core) yielded_ns = idle(gf, polls);
+        if ((gf->wait_state.moved_ns != moved_ns) || (state_word(gf) != before)) polls = 0;
+        moved_ns = gf->wait_state.moved_ns;
+        before = state_word(gf);
+        if ((polls > 0) || gf->wait_state.awaits_core) yielded_ns = idle(gf, polls);
     }
 }

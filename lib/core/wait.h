@@ -5,7 +5,7 @@
 #include "lib/core/idle.h"
 #include "gradientflow.h"
 
-struct gf_waiting {
+struct gf_wait_state {
     uint64_t moved_ns; /* something last moved */
     /* more ranks than cores on this machine; after the warm-up, on some rank's */
     bool oversubscribed;

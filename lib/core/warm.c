@@ -65,7 +65,7 @@ static gf_status export(gf_context *gf)
  * need. */
 static gf_status finished(gf_context *gf)
 {
-    gf->waiting.oversubscribed = gf->warm.met[GF_MET_OVERSUBSCRIBED] > 0;
+    gf->wait_state.oversubscribed = gf->warm.met[GF_MET_OVERSUBSCRIBED] > 0;
     gf_choose_commit(gf, all_share(gf));
     gf->warm.state = GF_WARM_TOUCH;
     gf->warm.touched_pages = 0;
@@ -90,7 +90,7 @@ gf_status gf_warm_poll(gf_context *gf, uint64_t now_ns)
         return GF_AGAIN;
     case GF_WARM_NODES: status = gf_nodes_commit(gf); return (status < 0) ? status : finished(gf);
     case GF_WARM_TOUCH:
-        gf->waiting.moved_ns = now_ns; /* nothing to wait for */
+        gf->wait_state.moved_ns = now_ns; /* nothing to wait for */
         if ((gf->together_ns == 0) &&
             (gf_direct_touch(gf->link, gf->world, &gf->warm.touched_pages) == GF_AGAIN))
             return GF_AGAIN;

@@ -33,7 +33,7 @@ gf_status gf_device_computed(gf_context *gf, uint32_t tensor);
 gf_status gf_device_ready(gf_context *gf, const struct gf_op *op, uint64_t now_ns);
 gf_status gf_device_move_begin(gf_context *gf, struct gf_op *op);
 gf_status gf_device_move_end(gf_context *gf, struct gf_op *op);
-gf_status gf_device_reached(gf_context *gf, const struct gf_op *op, uint64_t now_ns);
+gf_status gf_device_event_poll(gf_context *gf, const struct gf_op *op, uint64_t now_ns);
 /* After all element ops that count there: counters are on their way back, with event `index` after
  * them. What then was seen has been taken: they are at none for who is next. */
 gf_status gf_device_counters_fetch(gf_context *gf, struct gf_queue *queue, uint32_t index);

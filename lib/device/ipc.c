@@ -61,7 +61,7 @@ static gf_status canary_look(gf_context *gf, uint32_t rank, bool *same_out)
     return status;
 }
 
-static void said(gf_context *gf, const char *what, const char *why)
+static void refusal_log(gf_context *gf, const char *what, const char *why)
 {
     gf_log_line(&gf->log, GF_LOG_WARN, "rank %u: %s: %s", gf->rank, what, why);
 }
@@ -72,7 +72,7 @@ static void refused(gf_context *gf, struct gf_ipc_refusal *own, gf_ipc_reason re
 {
     own->reason = reason;
     own->foreign_code = (int32_t)gf->gpu->fault.foreign_code;
-    said(gf, what, gf->gpu->fault.text);
+    refusal_log(gf, what, gf->gpu->fault.text);
     gf->gpu->fault = (struct gf_fault){.peer = GF_RANK_NONE}; /* nothing has failed */
 }
 
@@ -155,7 +155,7 @@ static gf_status import(gf_context *gf, uint32_t rank, struct gf_ipc_refusal *ow
     if (status == GF_AGAIN) return GF_AGAIN;
     if (status < 0) {
         own->reason = GF_IPC_OUT_OF_REACH;
-        said(gf, what, "its process gives no descriptor of it");
+        refusal_log(gf, what, "its process gives no descriptor of it");
         return GF_OK;
     }
     status = gf->gpu->driver->import_arena(gf->gpu, handle_of(gf, rank), descriptor,

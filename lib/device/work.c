@@ -24,7 +24,7 @@ gf_status gf_device_counters_fetch(gf_context *gf, struct gf_queue *queue, uint3
     gf_status status = gf->gpu->driver->copy(queue, mem(gf_finite_seen(gf, index, 0)),
                                              mem(gf_finite_counter(gf, index, 0)),
                                              GF_COUNTS * sizeof(struct gf_check));
-    return (status < 0) ? status : gf->gpu->driver->mark(queue, index);
+    return (status < 0) ? status : gf->gpu->driver->event_record(queue, index);
 }
 
 gf_status gf_device_counters_take(gf_context *gf, uint32_t index)
@@ -93,8 +93,8 @@ gf_status gf_device_computed(gf_context *gf, uint32_t tensor)
 {
     const struct gf_pool_tensor *of = &gf->tensors[tensor];
     const struct gf_gpu_driver *driver = gf->gpu->driver;
-    if (of->event != 0) return driver->reached_theirs(gf->gpu, of->event);
-    return driver->reached(gf->gpu, gf_tensor_event(gf, of->declared_with));
+    if (of->event != 0) return driver->their_event_query(gf->gpu, of->event);
+    return driver->event_query(gf->gpu, gf_tensor_event(gf, of->declared_with));
 }
 
 static gf_status tensors_computed(gf_context *gf, const struct gf_op *op)
@@ -130,7 +130,7 @@ gf_status gf_device_move_end(gf_context *gf, struct gf_op *op)
     if (op->state != GF_OP_PACK) return gf_device_counters_fetch(gf, &gf->queue, op->index);
     gf_status status = gf_queue_after(gf, op->pack_queue, queue);
     if (status >= 0) status = op_copy(gf, op, queue, op->coll.plan.data, op->plan.packed);
-    return (status < 0) ? status : gf->gpu->driver->mark(queue, op->index);
+    return (status < 0) ? status : gf->gpu->driver->event_record(queue, op->index);
 }
 
 /* What an operation awaits of the device, by its deadline. */
@@ -154,7 +154,7 @@ gf_status gf_device_ready(gf_context *gf, const struct gf_op *op, uint64_t now_n
     return answer(gf, op, tensors_computed(gf, op), now_ns);
 }
 
-gf_status gf_device_reached(gf_context *gf, const struct gf_op *op, uint64_t now_ns)
+gf_status gf_device_event_poll(gf_context *gf, const struct gf_op *op, uint64_t now_ns)
 {
-    return answer(gf, op, gf->gpu->driver->reached(gf->gpu, op->index), now_ns);
+    return answer(gf, op, gf->gpu->driver->event_query(gf->gpu, op->index), now_ns);
 }

@@ -13,7 +13,7 @@
 
 gf_status gf_adam_run(gf_context *gf, uint32_t first, uint32_t last, float rate)
 {
-    uint32_t tensor = gf_at_place(gf, first);
+    uint32_t tensor = gf_tensor_at(gf, first);
     const struct gf_pool_tensor *placed = &gf->tensors[tensor];
     uint64_t elem = placed->first_elem;
     double beta1 = (double)gf->config.optimizer.adam_beta1;
@@ -38,5 +38,5 @@ gf_status gf_adam_run(gf_context *gf, uint32_t first, uint32_t last, float rate)
         .keep2 = (float)(1.0 - beta2),
         .correct1 = (float)(1.0 / (1.0 - gf_power_of(beta1, gf->optimizer.updates))),
         .correct2 = (float)(1.0 / sqrt(1.0 - gf_power_of(beta2, gf->optimizer.updates)))};
-    return gf_update_status(gf, gf->ops->adam(&gf->queue, &adam, gf_places_elems(gf, first, last)));
+    return gf_update_status(gf, gf->ops->adam(&gf->queue, &adam, gf_slots_elems(gf, first, last)));
 }

@@ -14,9 +14,9 @@ double gf_power_of(double base, uint64_t power);
 /* ---- update.c: of elements, all of one tensor ---- */
 gf_mem gf_gradient_square(const gf_context *gf, uint32_t tensor);
 gf_mem gf_norm_scratch(const gf_context *gf);
-uint32_t gf_at_place(const gf_context *gf, uint32_t place); /* the tensor there */
+uint32_t gf_tensor_at(const gf_context *gf, uint32_t slot); /* the tensor there */
 /* with the gaps between them */
-uint64_t gf_places_elems(const gf_context *gf, uint32_t first, uint32_t last);
+uint64_t gf_slots_elems(const gf_context *gf, uint32_t first, uint32_t last);
 gf_mem gf_gradient_at(const gf_context *gf, const struct gf_pool_tensor *tensor, uint64_t elem);
 /* scale and clipping */
 float gf_gradient_factor(const gf_context *gf, const struct gf_pool_tensor *tensor);

@@ -18,20 +18,20 @@
 #include "lib/settings/settings.h"
 #include "drivers/arithmetic.h"
 
-uint32_t gf_at_place(const gf_context *gf, uint32_t place)
+uint32_t gf_tensor_at(const gf_context *gf, uint32_t slot)
 {
-    return gf->tensors[place].at_place;
+    return gf->tensors[slot].at_slot;
 }
 
-static const struct gf_pool_tensor *at_place(const gf_context *gf, uint32_t place)
+static const struct gf_pool_tensor *at_slot(const gf_context *gf, uint32_t slot)
 {
-    return &gf->tensors[gf_at_place(gf, place)];
+    return &gf->tensors[gf_tensor_at(gf, slot)];
 }
 
-uint64_t gf_places_elems(const gf_context *gf, uint32_t first, uint32_t last)
+uint64_t gf_slots_elems(const gf_context *gf, uint32_t first, uint32_t last)
 {
-    const struct gf_pool_tensor *to = at_place(gf, last);
-    return to->first_elem + to->elem_count - at_place(gf, first)->first_elem;
+    const struct gf_pool_tensor *to = at_slot(gf, last);
+    return to->first_elem + to->elem_count - at_slot(gf, first)->first_elem;
 }
 
 /* What the rules of an update depend on. */
@@ -73,9 +73,9 @@ static bool has_ratio(const gf_context *gf, uint32_t tensor)
     return is_lars(gf) && ((gf->tensors[tensor].flags & GF_TENSOR_NO_DECAY) == 0);
 }
 
-static gf_mem norm_at(const gf_context *gf, uint64_t place)
+static gf_mem norm_at(const gf_context *gf, uint64_t slot)
 {
-    return gf->optimizer.norms + place * GF_NORM_BYTES;
+    return gf->optimizer.norms + slot * GF_NORM_BYTES;
 }
 static gf_mem weight_square(const gf_context *gf, uint32_t tensor)
 {
@@ -192,13 +192,13 @@ gf_status gf_update_range(gf_context *gf, uint32_t tensor, uint64_t first, uint6
 }
 
 /* The last place of the part that begins at `place`: a tensor with a ratio is one by itself. */
-static uint32_t part_end(const gf_context *gf, uint32_t place, uint32_t last)
+static uint32_t part_end(const gf_context *gf, uint32_t slot, uint32_t last)
 {
-    const float decay = gf_decay_of(gf, at_place(gf, place));
-    uint32_t to = place;
-    if (has_ratio(gf, gf_at_place(gf, place))) return place;
-    while ((to < last) && !has_ratio(gf, gf_at_place(gf, to + 1)) &&
-           (gf_decay_of(gf, at_place(gf, to + 1)) == decay))
+    const float decay = gf_decay_of(gf, at_slot(gf, slot));
+    uint32_t to = slot;
+    if (has_ratio(gf, gf_tensor_at(gf, slot))) return slot;
+    while ((to < last) && !has_ratio(gf, gf_tensor_at(gf, to + 1)) &&
+           (gf_decay_of(gf, at_slot(gf, to + 1)) == decay))
         to++;
     return to;
 }
@@ -207,17 +207,17 @@ static uint32_t part_end(const gf_context *gf, uint32_t place, uint32_t last)
  * which stay so. */
 static gf_status parts_update(gf_context *gf, uint32_t first, uint32_t last, float rate)
 {
-    uint64_t base = at_place(gf, first)->first_elem;
-    const struct gf_update update = update_of(gf, gf_at_place(gf, first), base, rate);
+    uint64_t base = at_slot(gf, first)->first_elem;
+    const struct gf_update update = update_of(gf, gf_tensor_at(gf, first), base, rate);
     struct gf_update_part *parts = (struct gf_update_part *)(void *)gf->optimizer.list;
     struct gf_update_part *part = parts;
-    for (uint32_t place = first, to; place <= last; place = to + 1) {
-        uint32_t tensor = gf_at_place(gf, place);
+    for (uint32_t slot = first, to; slot <= last; slot = to + 1) {
+        uint32_t tensor = gf_tensor_at(gf, slot);
         gf_mem ratio = has_ratio(gf, tensor) ? ratio_at(gf, tensor) : 0;
-        to = part_end(gf, place, last);
-        *part++ = (struct gf_update_part){at_place(gf, place)->first_elem - base,
-                                          gf_places_elems(gf, place, to), ratio,
-                                          gf_decay_of(gf, at_place(gf, place)), 0};
+        to = part_end(gf, slot, last);
+        *part++ = (struct gf_update_part){at_slot(gf, slot)->first_elem - base,
+                                          gf_slots_elems(gf, slot, to), ratio,
+                                          gf_decay_of(gf, at_slot(gf, slot)), 0};
     }
     return gf_update_status(
         gf, gf->ops->update_parts(&gf->queue, &update, parts, (uint32_t)(part - parts)));
@@ -231,10 +231,10 @@ static gf_status ratios_make(gf_context *gf, uint32_t first, uint32_t last)
     uint32_t count = 0;
     uint32_t added = 0;
     gf_status status;
-    for (uint32_t place = first; place <= last; place++)
-        count += has_ratio(gf, gf_at_place(gf, place));
-    for (uint32_t place = first; place <= last; place++) {
-        uint32_t tensor = gf_at_place(gf, place);
+    for (uint32_t slot = first; slot <= last; slot++)
+        count += has_ratio(gf, gf_tensor_at(gf, slot));
+    for (uint32_t slot = first; slot <= last; slot++) {
+        uint32_t tensor = gf_tensor_at(gf, slot);
         struct gf_norm both[2];
         uint64_t begin = gf->tensors[tensor].first_elem;
         if (!has_ratio(gf, tensor)) continue;
@@ -242,10 +242,10 @@ static gf_status ratios_make(gf_context *gf, uint32_t first, uint32_t last)
         norms[added] = both[0];
         norms[count + added++] = both[1];
     }
-    status = norms_add(gf, (gf_type)at_place(gf, first)->type, norms, count);
-    for (uint32_t place = first, at = 0; place <= last; place++)
-        if (has_ratio(gf, gf_at_place(gf, place)))
-            ratios[at++] = ratio_of(gf, gf_at_place(gf, place));
+    status = norms_add(gf, (gf_type)at_slot(gf, first)->type, norms, count);
+    for (uint32_t slot = first, at = 0; slot <= last; slot++)
+        if (has_ratio(gf, gf_tensor_at(gf, slot)))
+            ratios[at++] = ratio_of(gf, gf_tensor_at(gf, slot));
     if (status >= 0) status = gf->ops->ratio(&gf->queue, ratios, count);
     return gf_update_status(gf, status);
 }
@@ -255,13 +255,13 @@ static uint32_t rules_end(const gf_context *gf, uint32_t first)
 {
     uint32_t last = first;
     while ((last + 1 < gf->tensor_count) &&
-           same_rules(gf, at_place(gf, last), at_place(gf, last + 1)))
+           same_rules(gf, at_slot(gf, last), at_slot(gf, last + 1)))
         last++;
     return last;
 }
 
 /* Tensors at places first..last, which share all rules. */
-static gf_status places_update(gf_context *gf, uint32_t first, uint32_t last, float rate)
+static gf_status slots_update(gf_context *gf, uint32_t first, uint32_t last, float rate)
 {
     gf_status status;
     if (gf->config.optimizer.kind == GF_OPTIMIZER_ADAMW) return gf_adam_run(gf, first, last, rate);
@@ -283,8 +283,8 @@ static gf_status update_run(gf_context *gf, float learning_rate)
         return gf_device_failed(gf, GF_OPERATION_UPDATE);
     for (uint32_t first = 0, last; first < gf->tensor_count; first = last + 1) {
         last = rules_end(gf, first);
-        if (gf->step.sparse && (at_place(gf, first)->sparse != 0)) continue; /* by chunks, below */
-        if ((status = places_update(gf, first, last, learning_rate)) < 0) return status;
+        if (gf->step.sparse && (at_slot(gf, first)->sparse != 0)) continue; /* by chunks, below */
+        if ((status = slots_update(gf, first, last, learning_rate)) < 0) return status;
     }
     return gf->step.sparse ? gf_sparse_update(gf, learning_rate) : GF_OK;
 }

@@ -64,11 +64,11 @@ char *gf_units_real(float real, char *text_out)
 
 static bool ip_numeric(const char *ip)
 {
-    return gf_place_parse(ip, false, &(struct gf_place){0});
+    return gf_addr_parse(ip, false, &(struct gf_addr){0});
 }
 bool gf_address_numeric(const char *address)
 {
-    return gf_place_parse(address, true, &(struct gf_place){0});
+    return gf_addr_parse(address, true, &(struct gf_addr){0});
 }
 
 /* What looks like a broken number is one, and not a name to ask a name server for. */
@@ -86,10 +86,10 @@ bool gf_address_named(const char *address)
 
 bool gf_ip_loopback(const char *ip_or_address)
 {
-    struct gf_place place;
-    return (gf_place_parse(ip_or_address, true, &place) ||
-            gf_place_parse(ip_or_address, false, &place)) &&
-           gf_place_is_loopback(&place);
+    struct gf_addr addr;
+    return (gf_addr_parse(ip_or_address, true, &addr) ||
+            gf_addr_parse(ip_or_address, false, &addr)) &&
+           gf_addr_is_loopback(&addr);
 }
 
 static bool ports_valid(const char *ports)

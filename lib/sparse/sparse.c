@@ -195,7 +195,7 @@ struct gf_chunks gf_sparse_chunks(const struct gf_sparse *sparse,
                               .elems = run ? batch->elems : sparse->elem_count};
 }
 
-uint64_t gf_sparse_placed(const struct gf_sparse *sparse, const uint32_t *chunks, uint64_t packed)
+uint64_t gf_sparse_elem_of(const struct gf_sparse *sparse, const uint32_t *chunks, uint64_t packed)
 {
     return gf_chunk_first(sparse, chunks[packed / sparse->chunk_elems]) +
            packed % sparse->chunk_elems;

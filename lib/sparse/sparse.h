@@ -127,7 +127,7 @@ gf_status gf_sparse_batch_score(gf_context *gf, struct gf_queue *queue,
 gf_status gf_sparse_batch_commit(gf_context *gf, const struct gf_sparse_batch *batch, bool sent,
                                  float factor);
 /* Which element lies at `packed` of chunks one after the other. */
-uint64_t gf_sparse_placed(const struct gf_sparse *sparse, const uint32_t *chunks, uint64_t packed);
+uint64_t gf_sparse_elem_of(const struct gf_sparse *sparse, const uint32_t *chunks, uint64_t packed);
 
 /* sparse_lists.c: queue everything and return; only score may have to be asked again, as more is
  * ready. */
@@ -138,7 +138,7 @@ struct gf_sparse_batch gf_sparse_lists_sent(const struct gf_sparse *sparse,
                                             const struct gf_buffer *buffer,
                                             struct gf_sparse_pass *pack);
 gf_status gf_sparse_lists_score(gf_context *gf); /* GF_OK: all of them are queued */
-void gf_sparse_lists_place(gf_context *gf);      /* after their event */
+void gf_sparse_lists_scatter(gf_context *gf);    /* after their event */
 gf_status gf_sparse_lists_commit(gf_context *gf, float factor);
 gf_status gf_sparse_lists_update(gf_context *gf, float learning_rate); /* without LARS */
 gf_status gf_sparse_lists_weigh(gf_context *gf);                       /* after a dense step */

@@ -238,9 +238,9 @@ static gf_status counters_fetch(gf_context *gf, struct gf_queue *queue)
     return gf->on_device ? gf_device_counters_fetch(gf, queue, counter(gf)) : GF_OK;
 }
 
-static gf_status event_reached(gf_context *gf, uint32_t event)
+static gf_status event_poll(gf_context *gf, uint32_t event)
 {
-    return gf->on_device ? gf->gpu->driver->reached(gf->gpu, event) : GF_OK;
+    return gf->on_device ? gf->gpu->driver->event_query(gf->gpu, event) : GF_OK;
 }
 
 /* On a device a tensor is ready once it is computed: what is packed of others waits for no norm. */
@@ -346,7 +346,7 @@ static gf_status pieces_score(gf_context *gf, uint64_t now_ns)
     while ((pass->chunk < sparse->chunk_count) && (spent < gf_slice_elems(gf))) {
         gf_status status = piece_score(gf, pass, &spent);
         if (status != GF_OK) return status;
-        gf->waiting.moved_ns = now_ns;
+        gf->wait_state.moved_ns = now_ns;
     }
     return (pass->chunk < sparse->chunk_count) ? GF_AGAIN : GF_OK;
 }
@@ -362,9 +362,9 @@ gf_status gf_sparse_score(gf_context *gf, uint64_t now_ns)
     if (!sparse->score_queued && (counters_fetch(gf, &gf->pack_queue) < 0))
         return gf_device_failed(gf, GF_OPERATION_STEP);
     sparse->score_queued = true;
-    if ((status = event_reached(gf, counter(gf))) == GF_AGAIN) return GF_AGAIN;
+    if ((status = event_poll(gf, counter(gf))) == GF_AGAIN) return GF_AGAIN;
     if (status < 0) return gf_device_failed(gf, GF_OPERATION_STEP);
-    if (sparse->in_lists) gf_sparse_lists_place(gf);
+    if (sparse->in_lists) gf_sparse_lists_scatter(gf);
     scores_attribute(gf);
     sparse->scored = true;
     if (gf->on_device) status = gf_device_counters_take(gf, counter(gf));
@@ -412,7 +412,7 @@ static gf_status weighed(gf_context *gf)
     if (!sparse->score_queued && (counters_fetch(gf, &gf->queue) < 0))
         return gf_device_failed(gf, GF_OPERATION_STEP);
     sparse->score_queued = true;
-    status = event_reached(gf, counter(gf));
+    status = event_poll(gf, counter(gf));
     if (status != GF_OK) return (status < 0) ? gf_device_failed(gf, GF_OPERATION_STEP) : status;
     for (uint32_t chunk = 0; chunk < sparse->chunk_count; chunk++)
         if (!isfinite(sparse->scores[chunk])) sparse->scores[chunk] = FLT_MAX;

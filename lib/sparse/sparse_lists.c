@@ -112,7 +112,7 @@ static gf_status gradients_score(gf_context *gf, struct gf_queue *queue, uint32_
     return status;
 }
 
-/* Norms come one after the other, and are put in their places by gf_sparse_lists_place(); local: of
+/* Norms come one after the other, and are put in their places by gf_sparse_lists_scatter(); local: of
  * all chunks, in place. A batch is as large as the scratch, unless nothing more will become
  * ready. */
 gf_status gf_sparse_lists_score(gf_context *gf)
@@ -146,7 +146,7 @@ gf_status gf_sparse_lists_score(gf_context *gf)
 }
 
 /* A place is never before that from which its norm comes: from the last one on, none is lost. */
-void gf_sparse_lists_place(gf_context *gf)
+void gf_sparse_lists_scatter(gf_context *gf)
 {
     struct gf_sparse *sparse = &gf->sparse;
     struct gf_check *check = gf_finite_seen(gf, gf->under_way.count, GF_COUNT_PACKED);
@@ -155,7 +155,7 @@ void gf_sparse_lists_place(gf_context *gf)
     for (uint32_t i = other_count(sparse); i-- > 0;) sparse->scores[list[i]] = sparse->scores[i];
     for (uint32_t i = 0; i < sparse->selected_count; i++)
         sparse->scores[sparse->selection[i]] = 0.0f;
-    if (check->bad_count > 0) check->bad_first = gf_sparse_placed(sparse, list, check->bad_first);
+    if (check->bad_count > 0) check->bad_first = gf_sparse_elem_of(sparse, list, check->bad_first);
 }
 
 /* ---- after the vote ---- */

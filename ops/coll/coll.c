@@ -43,7 +43,7 @@ gf_status gf_coll_start(struct gf_coll *coll, uint64_t now_ns)
     GF_ASSERT((elem_bytes > 0) && (elem_bytes <= GF_COLL_ELEM_BYTES_MAX) &&
               (elem_bytes <= coll->slice_bytes));
     GF_ASSERT(coll->plan.elem_count <= UINT64_MAX / GF_COLL_ELEM_BYTES_MAX);
-    GF_ASSERT((coll->late == NULL) || (coll->plan.fold == NULL));
+    GF_ASSERT((coll->late == NULL) || (coll->plan.reduce == NULL));
     coll->bytes =
         (coll->plan.collective == GF_COLL_BARRIER) ? 0 : coll->plan.elem_count * elem_bytes;
     if (!coll->kind->in_memory) messages_begin(coll);
@@ -136,13 +136,14 @@ gf_status gf_coll_test(struct gf_coll *coll, uint32_t msg)
     return status;
 }
 
-gf_status gf_coll_fold(struct gf_coll *coll, uint64_t first_elem, gf_mem src, uint64_t elem_count)
+gf_status gf_coll_reduce(struct gf_coll *coll, uint64_t first_elem, gf_mem src, uint64_t elem_count)
 {
     gf_mem dst = coll->plan.data + first_elem * gf_coll_elem_bytes(coll);
     GF_ASSERT((first_elem <= coll->plan.elem_count) &&
               (elem_count <= coll->plan.elem_count - first_elem));
     if (elem_count == 0) return GF_OK;
-    if (coll->plan.fold != NULL) return coll->plan.fold(coll->plan.fold_arg, dst, src, elem_count);
+    if (coll->plan.reduce != NULL)
+        return coll->plan.reduce(coll->plan.reduce_arg, dst, src, elem_count);
     return coll->ops->sum(coll->queue, dst, src, coll->plan.type, elem_count,
                           coll->plan.base + first_elem, coll->check);
 }

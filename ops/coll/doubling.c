@@ -19,20 +19,20 @@ static void doubling_round(const struct gf_coll *coll, uint32_t number, struct g
         if (is_extra) return;
         round_out->send.peer = round_out->recv.peer = coll->index ^ (1u << level);
         round_out->send.count = round_out->recv.count = elem_count;
-        round_out->fold = true;
+        round_out->reduce = true;
         round_out->recv.after = number; /* the sum goes where the send of this round reads */
     } else if (number == 0) {
         round_out->send.peer = coll->index - power;
         round_out->send.count = is_extra ? elem_count : 0;
         round_out->recv.peer = coll->index + power;
         round_out->recv.count = has_extra ? elem_count : 0;
-        round_out->fold = true;
+        round_out->reduce = true;
     } else {
         round_out->send.peer = coll->index + power;
         round_out->send.count = has_extra ? elem_count : 0;
         round_out->recv.peer = coll->index - power;
         round_out->recv.count = is_extra ? elem_count : 0;
-        round_out->fold =
+        round_out->reduce =
             coll->plan.collective == GF_COLL_BARRIER; /* a token must not land in data */
         round_out->recv.after = 0;
     }

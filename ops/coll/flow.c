@@ -104,7 +104,7 @@ gf_status gf_flow_start(struct gf_coll *coll)
     flow_seek(coll, &flow->sent, true);
     flow_seek(coll, &flow->recvd, false);
     flow->send_done = flow->sent;
-    flow->recv_done = flow->folded = flow->marked = flow->recvd;
+    flow->recv_done = flow->reduced = flow->marked = flow->recvd;
     return GF_OK;
 }
 
@@ -178,7 +178,7 @@ static gf_status flow_sends_end(struct gf_coll *coll, uint64_t now_ns)
 /* The next arrival to look at. */
 static struct gf_flow_at *flow_arrival(const struct gf_coll *coll)
 {
-    return (coll->late != NULL) ? &coll->own.flow->folded : &coll->own.flow->recv_done;
+    return (coll->late != NULL) ? &coll->own.flow->reduced : &coll->own.flow->recv_done;
 }
 
 /* Arrivals in order. Folding stops after about a slice, so that a turn stays short while many wait;
@@ -187,23 +187,23 @@ static gf_status flow_recvs_end(struct gf_coll *coll, uint64_t now_ns)
 {
     struct gf_flow *flow = coll->own.flow;
     struct gf_flow_at *at = flow_arrival(coll);
-    uint64_t folded = 0;
+    uint64_t reduced = 0;
     while ((at->count < flow->recvd.count) &&
-           ((folded < flow->slice_elems) || (coll->late != NULL))) {
+           ((reduced < flow->slice_elems) || (coll->late != NULL))) {
         const struct gf_round *round;
         struct flow_slice slice;
         gf_status status = gf_coll_test(coll, slot_of(coll, at, false));
         if (status != GF_OK) return status;
         round = round_at(coll, &flow->known, at->round);
-        if (round->fold && (coll->plan.collective != GF_COLL_BARRIER)) {
+        if (round->reduce && (coll->plan.collective != GF_COLL_BARRIER)) {
             slice = flow_slice(flow, &round->recv, at->slice);
             if (!flow_ready(coll, &round->recv, slice.first + slice.count, false) ||
                 !flow_there(flow, at->round + 1, slice.first + slice.count - round->recv.first))
                 return GF_AGAIN;
-            status = gf_coll_fold(coll, slice.first, recv_staging(coll, at), slice.count);
+            status = gf_coll_reduce(coll, slice.first, recv_staging(coll, at), slice.count);
             if (status != GF_OK) return status;
-            folded += slice.count;
-            flow->last_fold = at->count + 1;
+            reduced += slice.count;
+            flow->last_reduce = at->count + 1;
         }
         flow_next(coll, at, false);
         coll->moved_ns = now_ns;
@@ -217,16 +217,16 @@ gf_status gf_flow_late(struct gf_coll *coll, uint64_t now_ns)
     struct gf_flow *flow = coll->own.flow;
     gf_status status;
     if (flow->marked.count > flow->recv_done.count) {
-        if ((status = driver->reached(coll->queue->gpu, coll->event)) != GF_OK) return status;
+        if ((status = driver->event_query(coll->queue->gpu, coll->event)) != GF_OK) return status;
         flow->recv_done = flow->marked;
         coll->moved_ns = now_ns;
     }
-    if (flow->recv_done.count >= flow->last_fold) {
-        flow->recv_done = flow->folded;
+    if (flow->recv_done.count >= flow->last_reduce) {
+        flow->recv_done = flow->reduced;
         return GF_OK;
     }
-    if ((status = driver->mark(coll->queue, coll->event)) < 0) return status;
-    flow->marked = flow->folded;
+    if ((status = driver->event_record(coll->queue, coll->event)) < 0) return status;
+    flow->marked = flow->reduced;
     return GF_AGAIN;
 }
 
@@ -242,7 +242,7 @@ static gf_status flow_post(struct gf_coll *coll, bool is_send, uint64_t now_ns)
         struct flow_slice slice = flow_slice(flow, range, at->slice);
         gf_mem data = coll->plan.data + slice.first * elem_bytes;
         gf_status status;
-        if (!is_send && flow->known.fold)
+        if (!is_send && flow->known.reduce)
             data = recv_staging(coll, at);
         else if (!flow_ready(coll, range, slice.first + slice.count, is_send))
             return GF_AGAIN;

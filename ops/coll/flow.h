@@ -36,7 +36,7 @@ struct gf_range {
 struct gf_round {
     uint32_t number;
     struct gf_range send, recv;
-    bool fold; /* what arrives is folded into data; else it replaces it */
+    bool reduce; /* what arrives is folded into data; else it replaces it */
 };
 
 /* A place in the order of messages of one direction: every message before it has been posted, or
@@ -71,9 +71,9 @@ struct gf_flow {
     uint64_t there_elems;
     /* Where folds are late, between recv_done and recvd: all before `folded` is given to the
      * device, all before `marked` is done once its event is reached. */
-    struct gf_flow_at folded;
+    struct gf_flow_at reduced;
     struct gf_flow_at marked;
-    uint64_t last_fold; /* messages up to the last one that was folded */
+    uint64_t last_reduce; /* messages up to the last one that was folded */
 };
 
 /* need(), start() and turn() of a kind that has shape() and round(). */

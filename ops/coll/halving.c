@@ -38,7 +38,7 @@ static void halving_round(const struct gf_coll *coll, uint32_t number, struct gf
         uint32_t peer = coll->index ^ (1u << level);
         if (is_extra) return;
         round_out->send.peer = round_out->recv.peer = peer;
-        round_out->fold = !is_back;
+        round_out->reduce = !is_back;
         halving_range(coll, is_back ? coll->index : peer, level + 1, &round_out->send.first,
                       &round_out->send.count);
         halving_range(coll, is_back ? peer : coll->index, level + 1, &round_out->recv.first,
@@ -49,7 +49,7 @@ static void halving_round(const struct gf_coll *coll, uint32_t number, struct gf
         round_out->send.count = is_extra ? coll->plan.elem_count : 0;
         round_out->recv.peer = coll->index + power;
         round_out->recv.count = has_extra ? coll->plan.elem_count : 0;
-        round_out->fold = true;
+        round_out->reduce = true;
     } else {
         round_out->send.peer = coll->index + power;
         round_out->send.count = has_extra ? coll->plan.elem_count : 0;

@@ -22,10 +22,10 @@ static void ring_round(const struct gf_coll *coll, uint32_t number, struct gf_ro
                   &round_out->send.first, &round_out->send.count);
     gf_coll_block(coll->plan.elem_count, coll->size, ring_block(coll, move + 2),
                   &round_out->recv.first, &round_out->recv.count);
-    round_out->fold = move < coll->size - 1;
+    round_out->reduce = move < coll->size - 1;
     if (number > 0) round_out->send.after = number - 1;
     /* Allgather overwrites what reduce-scatter sent n-1 rounds before. */
-    if (!round_out->fold && (first == 0)) round_out->recv.after = move + 1 - coll->size;
+    if (!round_out->reduce && (first == 0)) round_out->recv.after = move + 1 - coll->size;
 }
 
 static uint32_t ring_shape(gf_collective collective, uint32_t size, uint64_t elem_count,

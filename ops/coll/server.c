@@ -15,7 +15,7 @@ static void server_round(const struct gf_coll *coll, uint32_t number, struct gf_
     round_out->send.count = (is_up ? is_client : is_server) ? coll->plan.elem_count : 0;
     round_out->recv.peer = round_out->send.peer;
     round_out->recv.count = (is_up ? is_server : is_client) ? coll->plan.elem_count : 0;
-    round_out->fold = is_up;
+    round_out->reduce = is_up;
     if (is_up) return;
     round_out->send.after = others - 1; /* the last one added */
     round_out->recv.after = client - 1; /* when this client's went up */

@@ -23,7 +23,7 @@ static void tree_round(const struct gf_coll *coll, uint32_t number, struct gf_ro
     round_out->send.count = (is_up ? has_parent : has_child) ? coll->plan.elem_count : 0;
     round_out->recv.peer = is_up ? child : parent;
     round_out->recv.count = (is_up ? has_child : has_parent) ? coll->plan.elem_count : 0;
-    round_out->fold = is_up;
+    round_out->reduce = is_up;
     if (is_up || (rank == 0)) {
         if ((number > 0) && (ups > 0)) round_out->send.after = (is_up ? number : ups) - 1;
     } else {

@@ -54,9 +54,9 @@ static gf_mem piece_staged(struct gf_coll *coll, gf_mem staging, uint32_t owner,
                            uint64_t round)
 {
     size_t half = gf_direct_half_bytes(coll->size, coll->slice_bytes);
-    uint32_t place = (index > owner) ? index - 1 : index;
+    uint32_t slot = (index > owner) ? index - 1 : index;
     return staging + (round % 2) * half +
-           place * gf_direct_of(coll)->piece_elems * gf_coll_elem_bytes(coll);
+           slot * gf_direct_of(coll)->piece_elems * gf_coll_elem_bytes(coll);
 }
 
 /* ---- beginning ---- */
@@ -96,7 +96,7 @@ static gf_status direct_start(struct gf_coll *coll)
     if (coll->plan.collective == GF_COLL_BARRIER) coll->plan.elem_count = 0;
     gf_direct_begin(coll);
     if (direct->small) return gf_direct_small_start(coll);
-    GF_ASSERT((coll->plan.fold == NULL) || (coll->plan.collective == GF_COLL_ALLREDUCE));
+    GF_ASSERT((coll->plan.reduce == NULL) || (coll->plan.collective == GF_COLL_ALLREDUCE));
     GF_ASSERT(coll->staging_bytes >= 2 * gf_direct_half_bytes(coll->size, coll->slice_bytes));
     direct->block_elems = gf_direct_block_elems(coll);
     direct->staged = direct->any_staged = (coll->plan.elem_count > 0) && !in_region(coll);
@@ -174,12 +174,12 @@ static bool is_target(const struct gf_coll *coll, uint32_t index)
 
 /* Of an allreduce every rank is source and target: all is folded into this rank's piece, which goes
  * to the others. */
-static gf_status fold_in(struct gf_coll *coll, const gf_mem *at, uint64_t count)
+static gf_status reduce_in(struct gf_coll *coll, const gf_mem *at, uint64_t count)
 {
     gf_status status = GF_OK;
     for (uint32_t index = 0; (index < coll->size) && (status >= 0); index++)
         if (index != coll->index)
-            status = coll->plan.fold(coll->plan.fold_arg, at[coll->index], at[index], count);
+            status = coll->plan.reduce(coll->plan.reduce_arg, at[coll->index], at[index], count);
     for (uint32_t index = 0; (index < coll->size) && (status >= 0); index++)
         if (index != coll->index)
             status = coll->ops->copy(coll->queue, at[index], at[coll->index],
@@ -205,7 +205,7 @@ gf_status gf_direct_combine(struct gf_coll *coll, uint64_t round, uint64_t first
         if (index != coll->index)
             coll->bytes_mapped += ((source ? bytes : 0) + (target ? bytes : 0));
     }
-    if (coll->plan.fold != NULL) return fold_in(coll, src, count);
+    if (coll->plan.reduce != NULL) return reduce_in(coll, src, count);
     if (coll->plan.collective <= GF_COLL_REDUCE_SCATTER)
         return gf_direct_sum(coll, dst, dst_count, src, first + elems, count, coll->check,
                              coll->sources);
@@ -280,7 +280,7 @@ static gf_status rounds_progress(struct gf_coll *coll, uint64_t now_ns)
             if ((direct->steps > 1) && (direct->steps <= direct->rounds)) return GF_AGAIN;
             break;
         case DIRECT_WAIT:
-            status = gf_direct_wait(coll, now_ns);
+            status = gf_direct_flags_poll(coll, now_ns);
             if (status != GF_OK) return status;
             if (coll->own.direct->meets && !direct->any_staged) return GF_OK;
             if (direct->steps == 1) rounds_set(coll);

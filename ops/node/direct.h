@@ -153,7 +153,7 @@ void gf_direct_begin(struct gf_coll *coll);
  * GF_DIRECT_STAGED in it where that is the staging. */
 gf_status gf_direct_signal(struct gf_coll *coll);
 /* a turn of looking at flags; GF_OK: all have come */
-gf_status gf_direct_wait(struct gf_coll *coll, uint64_t now_ns);
+gf_status gf_direct_flags_poll(struct gf_coll *coll, uint64_t now_ns);
 /* gf_direct_state.slots_at */
 size_t gf_direct_slots_at(const struct gf_direct *direct, uint64_t order);
 /* In each region: that of rank `writer`; and what this rank finds in its own. */

@@ -109,7 +109,7 @@ static gf_status work_queue(struct gf_coll *coll)
         (direct->state.steps == STEP_PACKED) && (coll->plan.collective != GF_COLL_ALLGATHER);
     struct gf_queue *queue = sums ? &direct->sums : &direct->gathers;
     gf_status status = (sums ? block_sum : blocks_gather)(coll, queue);
-    return (status < 0) ? status : queue->gpu->driver->mark(queue, coll->event);
+    return (status < 0) ? status : queue->gpu->driver->event_record(queue, coll->event);
 }
 
 static gf_status device_progress(struct gf_coll *coll, uint64_t now_ns)
@@ -125,13 +125,13 @@ static gf_status device_progress(struct gf_coll *coll, uint64_t now_ns)
             direct->state = DEVICE_WAIT;
             break;
         case DEVICE_WAIT:
-            if ((status = gf_direct_wait(coll, now_ns)) != GF_OK) return status;
+            if ((status = gf_direct_flags_poll(coll, now_ns)) != GF_OK) return status;
             if (has_ended(coll)) return GF_OK;
             if ((status = work_queue(coll)) < 0) return status;
             direct->state = DEVICE_FINISH;
             break;
         case DEVICE_FINISH:
-            status = driver->reached(coll->queue->gpu, coll->event);
+            status = driver->event_query(coll->queue->gpu, coll->event);
             coll->awaits_device = (status == GF_AGAIN);
             if (status != GF_OK) return status;
             direct->state = DEVICE_SIGNAL;

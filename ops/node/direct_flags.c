@@ -17,8 +17,8 @@ _Static_assert((GF_DIRECT_LANES & (GF_DIRECT_LANES - 1)) == 0,
                "modulo a power of two they come to each slot");
 size_t gf_direct_slots_at(const struct gf_direct *direct, uint64_t order)
 {
-    uint64_t place = order % (2 * GF_DIRECT_LANES);
-    uint64_t row = place * (place + 1) / 2 % (2 * GF_DIRECT_LANES);
+    uint64_t slot = order % (2 * GF_DIRECT_LANES);
+    uint64_t row = slot * (slot + 1) / 2 % (2 * GF_DIRECT_LANES);
     return row * direct->lane_ranks * GF_DIRECT_SLOT_BYTES;
 }
 
@@ -32,7 +32,7 @@ size_t gf_direct_slots_at(const struct gf_direct *direct, uint64_t order)
 #define KIND_SMALL 0x80u
 #define KIND_COLLECTIVE_BIT 4
 #define KIND_EXPORTED 0x8u
-#define KIND_FOLD 0x4u
+#define KIND_REDUCE 0x4u
 #define KIND_TYPES 0x3u
 
 void gf_direct_begin(struct gf_coll *coll)
@@ -41,11 +41,11 @@ void gf_direct_begin(struct gf_coll *coll)
     struct gf_direct_state *direct = gf_direct_of(coll);
     bool small = (coll->late == NULL) && (coll->bytes <= own->small_bytes);
     uint64_t way = (small ? KIND_SMALL : 0) | ((own->exported != NULL) ? KIND_EXPORTED : 0) |
-                   ((coll->plan.fold != NULL) ? KIND_FOLD : 0);
+                   ((coll->plan.reduce != NULL) ? KIND_REDUCE : 0);
     uint64_t kind =
         way | ((uint64_t)coll->plan.collective << KIND_COLLECTIVE_BIT) | (uint64_t)coll->plan.type;
     direct->slots_at = gf_direct_slots_at(own, own->order);
-    uint64_t which = (coll->plan.fold != NULL) ? coll->plan.fold_number : coll->plan.root;
+    uint64_t which = (coll->plan.reduce != NULL) ? coll->plan.reduce_number : coll->plan.root;
     direct->what = ((which << WHICH_BIT) ^ (kind << KIND_BIT)) + coll->plan.elem_count;
     direct->state = direct->steps = direct->arrived = direct->rounds = direct->done = 0;
     direct->block_elems = direct->piece_elems = 0;
@@ -150,7 +150,8 @@ static void what_text(const struct gf_coll *coll, uint64_t what, char *text_out,
                                               [GF_COLL_BROADCAST] = "broadcast",
                                               [GF_COLL_BARRIER] = "barrier"};
     static const char *const types[] = {"fp32", "fp16", "bf16", "of no type"};
-    static const char *const folds[] = {"of a step's vote", "by min", "by max"}; /* fold_number */
+    static const char *const reductions[] = {"of a step's vote", "by min",
+                                             "by max"}; /* reduce_number */
     const uint32_t kind = (uint32_t)(what >> KIND_BIT) & 0xffu;
     const uint32_t collective = (kind & ~KIND_SMALL) >> KIND_COLLECTIVE_BIT;
     const uint32_t which = (uint32_t)(what >> WHICH_BIT);
@@ -158,9 +159,10 @@ static void what_text(const struct gf_coll *coll, uint64_t what, char *text_out,
     size_t used = (size_t)snprintf(
         text_out, bytes, "%s of %llu %s", known ? collectives[collective] : "nothing known",
         (unsigned long long)(what & ((UINT64_C(1) << KIND_BIT) - 1)), types[kind & KIND_TYPES]);
-    if ((kind & KIND_FOLD) != 0)
+    if ((kind & KIND_REDUCE) != 0)
         (void)snprintf(text_out + used, bytes - used, " %s",
-                       (which < sizeof folds / sizeof *folds) ? folds[which] : "by no known rule");
+                       (which < sizeof reductions / sizeof *reductions) ? reductions[which]
+                                                                        : "by no known rule");
     else if ((collective == GF_COLL_BROADCAST) && (which < coll->size))
         (void)snprintf(text_out + used, bytes - used, " from rank %u",
                        gf_rank_at(coll->ranks, which));
@@ -241,7 +243,7 @@ static bool flag_await(struct gf_coll *coll, uint32_t index, uint64_t wanted)
 
 /* All ranks before `arrived` have come to this barrier: where a turn stops, the next one goes on.
  * The first flag of a rank brings its slot, which is looked at then. */
-gf_status gf_direct_wait(struct gf_coll *coll, uint64_t now_ns)
+gf_status gf_direct_flags_poll(struct gf_coll *coll, uint64_t now_ns)
 {
     struct gf_direct_state *direct = gf_direct_of(coll);
     uint64_t wanted = gf_direct_flag_value(coll, direct->steps);

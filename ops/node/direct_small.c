@@ -75,12 +75,12 @@ static gf_status sum_all(const struct gf_coll *coll, const gf_mem *from)
 }
 
 /* The owner's way of combining, which tells words by where they lie in the data. */
-static gf_status fold_all(struct gf_coll *coll, const gf_mem *from)
+static gf_status reduce_all(struct gf_coll *coll, const gf_mem *from)
 {
     gf_status status = coll->ops->copy(coll->queue, coll->plan.data, from[0], coll->bytes);
     for (uint32_t index = 1; (status == GF_OK) && (index < coll->size); index++)
-        status = coll->plan.fold(coll->plan.fold_arg, coll->plan.data, from[index],
-                                 coll->plan.elem_count);
+        status = coll->plan.reduce(coll->plan.reduce_arg, coll->plan.data, from[index],
+                                   coll->plan.elem_count);
     return status;
 }
 
@@ -123,7 +123,7 @@ static gf_status small_get(struct gf_coll *coll)
     if (coll->plan.collective == GF_COLL_REDUCE_SCATTER)
         range_of(coll, coll->index, 1, &at, &bytes);
     coll->bytes_mapped += bytes * (coll->size - 1);
-    return (coll->plan.fold != NULL) ? fold_all(coll, from) : sum_all(coll, from);
+    return (coll->plan.reduce != NULL) ? reduce_all(coll, from) : sum_all(coll, from);
 }
 
 /* What lies beside flags, but not in their line, comes with them. */
@@ -141,7 +141,7 @@ gf_status gf_direct_small_progress(struct gf_coll *coll, uint64_t now_ns)
 {
     gf_status status;
     if (gf_direct_of(coll)->beside) beside_fetch(coll);
-    status = gf_direct_wait(coll, now_ns);
+    status = gf_direct_flags_poll(coll, now_ns);
     return (status == GF_OK) ? small_get(coll) : status;
 }
 
@@ -152,7 +152,7 @@ gf_status gf_direct_small_start(struct gf_coll *coll)
     struct gf_direct_state *direct = gf_direct_of(coll);
     gf_status status;
     direct->beside = (coll->bytes <= GF_DIRECT_BESIDE_BYTES) &&
-                     (coll->plan.collective == GF_COLL_ALLREDUCE) && (coll->plan.fold == NULL);
+                     (coll->plan.collective == GF_COLL_ALLREDUCE) && (coll->plan.reduce == NULL);
     if (!direct->beside) {
         status = copy_put(coll);
         if (status < 0) return status;

@@ -220,7 +220,7 @@ static gf_status hierarchy_start(struct gf_coll *coll)
     uint64_t unit =
         BLOCK_ALIGN_BYTES / (own->mixed ? gf_type_size_bytes(own->cut) : gf_coll_elem_bytes(coll));
     uint64_t share; /* of an owner; its block is as many units as hold that */
-    GF_ASSERT((coll->plan.fold == NULL) && (owners > 0) && (owners <= own->nodes->local_size));
+    GF_ASSERT((coll->plan.reduce == NULL) && (owners > 0) && (owners <= own->nodes->local_size));
     GF_ASSERT(own->nodes->local_size <= coll->size);
     own->phase = PHASE_SCATTER;
     own->heard_from = GF_RANK_NONE;

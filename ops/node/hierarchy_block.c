@@ -18,17 +18,17 @@ gf_status gf_hierarchy_cast(struct gf_coll *coll, bool narrow, uint64_t at, uint
 }
 
 /* Where the block lies on the device as the wire takes it, and on the host. */
-struct places {
+struct block_at {
     gf_mem here, host;
     uint64_t bytes;
 };
-static struct places places_of(const struct gf_coll *coll, uint64_t first, uint64_t count)
+static struct block_at block_at(const struct gf_coll *coll, uint64_t first, uint64_t count)
 {
     const struct gf_hierarchy *own = coll->own.hierarchy;
     size_t elem_bytes = gf_hierarchy_wire_bytes(coll);
     gf_mem base = gf_hierarchy_casts(own) ? own->packed : coll->plan.data;
-    return (struct places){base + first * elem_bytes, own->host.data + first * elem_bytes,
-                           count * elem_bytes};
+    return (struct block_at){base + first * elem_bytes, own->host.data + first * elem_bytes,
+                             count * elem_bytes};
 }
 
 /* All of the block on a device, and the event after it. The CPU has seen that it is summed: what is
@@ -40,29 +40,29 @@ static gf_status narrow_queue(struct gf_coll *coll, uint64_t first, uint64_t cou
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
     const struct gf_gpu_driver *driver = coll->queue->gpu->driver;
-    const struct places at = places_of(coll, first, count);
+    const struct block_at at = block_at(coll, first, count);
     gf_status status = GF_OK;
     if (gf_hierarchy_casts(own)) status = gf_hierarchy_cast(coll, true, first, count);
     if (status < 0) return status;
-    if (!gf_hierarchy_crosses(own)) return driver->mark(coll->queue, coll->event);
-    if (gf_hierarchy_casts(own)) status = driver->lead(coll->queue, own->host.out->stream);
+    if (!gf_hierarchy_crosses(own)) return driver->event_record(coll->queue, coll->event);
+    if (gf_hierarchy_casts(own)) status = driver->stream_wait(coll->queue, own->host.out->stream);
     if (status >= 0) status = driver->copy(own->host.out, at.host, at.here, at.bytes);
-    return (status >= 0) ? driver->mark(own->host.out, coll->event) : status;
+    return (status >= 0) ? driver->event_record(own->host.out, coll->event) : status;
 }
 
 static gf_status widen_queue(struct gf_coll *coll, uint64_t first, uint64_t count)
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
     const struct gf_gpu_driver *driver = coll->queue->gpu->driver;
-    const struct places at = places_of(coll, first, count);
+    const struct block_at at = block_at(coll, first, count);
     gf_status status = GF_OK;
     if (gf_hierarchy_crosses(own)) {
         status = driver->copy(own->host.in, at.here, at.host, at.bytes);
-        if (status >= 0) status = driver->lead(own->host.in, coll->queue->stream);
+        if (status >= 0) status = driver->stream_wait(own->host.in, coll->queue->stream);
     }
     if ((status >= 0) && gf_hierarchy_casts(own))
         status = gf_hierarchy_cast(coll, false, first, count);
-    return (status >= 0) ? driver->mark(coll->queue, coll->event) : status;
+    return (status >= 0) ? driver->event_record(coll->queue, coll->event) : status;
 }
 
 /* A turn of NARROW or WIDEN on a device: all at once, then the event is awaited. */
@@ -77,7 +77,7 @@ static gf_status device_block_progress(struct gf_coll *coll, uint64_t first, uin
         own->queued = true;
         coll->moved_ns = now_ns;
     }
-    if (status >= 0) status = coll->queue->gpu->driver->reached(coll->queue->gpu, coll->event);
+    if (status >= 0) status = coll->queue->gpu->driver->event_query(coll->queue->gpu, coll->event);
     coll->awaits_device = (status == GF_AGAIN);
     return status;
 }

@@ -96,10 +96,10 @@ static uint32_t odd_one(const struct gf_nodes_meeting *met)
 }
 
 /* The rank with `place` others of its node before it, in the node of rank `lowest`. */
-static uint32_t rank_at(const struct gf_nodes_meeting *met, uint32_t lowest, uint32_t place)
+static uint32_t rank_at(const struct gf_nodes_meeting *met, uint32_t lowest, uint32_t position)
 {
     for (uint32_t rank = lowest; rank < met->world; rank++)
-        if ((lowest_of(met, rank) == lowest) && (place-- == 0)) return rank;
+        if ((lowest_of(met, rank) == lowest) && (position-- == 0)) return rank;
     return GF_RANK_NONE;
 }
 

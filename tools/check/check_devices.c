@@ -151,7 +151,7 @@ static int quality_compare(const long *a, const long *b)
 }
 
 /* Of equally good ones the rank at this place takes one; empty: none of the names is there. */
-static void best_of(const char *root, const char *names, const char *gpu, uint32_t place,
+static void best_of(const char *root, const char *names, const char *gpu, uint32_t local,
                     char best_out[NAME_BYTES])
 {
     static char best[DEVICES_MAX][NAME_BYTES];
@@ -171,43 +171,43 @@ static void best_of(const char *root, const char *names, const char *gpu, uint32
             memcpy(best[best_count++], name, sizeof name);
     }
     best_out[0] = '\0';
-    if (best_count > 0) memcpy(best_out, best[place % best_count], NAME_BYTES);
+    if (best_count > 0) memcpy(best_out, best[local % best_count], NAME_BYTES);
 }
 
 /* ---- the line of a node ---- */
 
 /* Places take groups in turn, so what repeats itself is said once, after how many places. */
-static uint32_t period(char of_place[][NAME_BYTES], uint32_t places)
+static uint32_t period(char of_local[][NAME_BYTES], uint32_t locals)
 {
-    for (uint32_t length = 1; length < places; length++) {
+    for (uint32_t length = 1; length < locals; length++) {
         uint32_t at = length;
-        while ((at < places) && (strcmp(of_place[at], of_place[at % length]) == 0)) at++;
-        if (at == places) return length;
+        while ((at < locals) && (strcmp(of_local[at], of_local[at % length]) == 0)) at++;
+        if (at == locals) return length;
     }
-    return places;
+    return locals;
 }
 
-bool check_devices_text(const char *root, const char *names, bool with_gpus, uint32_t places,
+bool check_devices_text(const char *root, const char *names, bool with_gpus, uint32_t locals,
                         char text_out[GF_TEXT_MAX])
 {
-    static char of_place[PLACES_MAX][NAME_BYTES];
+    static char of_local[PLACES_MAX][NAME_BYTES];
     static struct gpus gpus;
     size_t used = 0;
     uint32_t groups;
     text_out[0] = '\0';
     gpus.count = 0;
     if (with_gpus) gpus_read(root, &gpus);
-    if (places > PLACES_MAX) places = PLACES_MAX;
-    for (uint32_t place = 0; place < places; place++) {
-        const char *gpu = (gpus.count > 0) ? gpus.address[place % gpus.count] : NULL;
-        best_of(root, names, gpu, place, of_place[place]);
-        if (of_place[place][0] == '\0') return true;
+    if (locals > PLACES_MAX) locals = PLACES_MAX;
+    for (uint32_t local = 0; local < locals; local++) {
+        const char *gpu = (gpus.count > 0) ? gpus.address[local % gpus.count] : NULL;
+        best_of(root, names, gpu, local, of_local[local]);
+        if (of_local[local][0] == '\0') return true;
     }
-    groups = period(of_place, places);
-    for (uint32_t place = 0; place < groups; place++) {
-        const char *separator = (place > 0) ? ";" : "";
+    groups = period(of_local, locals);
+    for (uint32_t local = 0; local < groups; local++) {
+        const char *separator = (local > 0) ? ";" : "";
         used += (size_t)snprintf(text_out + used, GF_TEXT_MAX - used, "%s%s", separator,
-                                 of_place[place]);
+                                 of_local[local]);
         if (used >= GF_TEXT_MAX) return false;
     }
     return true;

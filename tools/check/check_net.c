@@ -232,13 +232,13 @@ void check_interfaces_reach(struct check_report *report, const struct check_job 
     freeifaddrs(all);
 }
 
-static bool address_is_here(const struct ifaddrs *all, const struct gf_place *wanted)
+static bool address_is_here(const struct ifaddrs *all, const struct gf_addr *wanted)
 {
     for (; all != NULL; all = all->ifa_next) {
-        struct gf_place place;
-        if ((all->ifa_addr != NULL) && gf_place_of(all->ifa_addr, &place) &&
-            (place.family == wanted->family) && (place.scope == wanted->scope) &&
-            (memcmp(place.ip, wanted->ip, sizeof place.ip) == 0))
+        struct gf_addr addr;
+        if ((all->ifa_addr != NULL) && gf_addr_of(all->ifa_addr, &addr) &&
+            (addr.family == wanted->family) && (addr.scope == wanted->scope) &&
+            (memcmp(addr.ip, wanted->ip, sizeof addr.ip) == 0))
             return true;
     }
     return false;
@@ -249,12 +249,12 @@ void check_interfaces(struct check_report *report, const struct check_job *job)
     const char *devices = job->config.link.devices;
     const char *bind_to = job->config.rendezvous.bind;
     char name[DEVICE_BYTES];
-    struct gf_place bound;
+    struct gf_addr bound;
     struct ifaddrs *all = NULL;
     if (getifaddrs(&all) != 0) all = NULL;
     while (check_item_next(&devices, name, sizeof name)) device_say(report, job, all, name);
     if ((bind_to[0] != '\0') &&
-        (!gf_place_parse(bind_to, false, &bound) || !address_is_here(all, &bound)))
+        (!gf_addr_parse(bind_to, false, &bound) || !address_is_here(all, &bound)))
         check_say(report, "bind", CHECK_FAIL,
                   "set rendezvous.bind to an address of this node, or leave it out",
                   "rendezvous.bind %s is no address of this node", bind_to);
@@ -349,7 +349,7 @@ void check_ports(struct check_report *report, const struct check_job *job)
 /* ---- the control address, by one who was started alone ---- */
 
 /* 0: somebody listens; else errno. ETIMEDOUT after the deadline. */
-static int connect_try(const struct gf_place *to, const struct gf_place *from, uint64_t deadline_ns)
+static int connect_try(const struct gf_addr *to, const struct gf_addr *from, uint64_t deadline_ns)
 {
     int fd = gf_socket_connect(to, from, deadline_ns);
     int error = 0;
@@ -366,7 +366,7 @@ static int connect_try(const struct gf_place *to, const struct gf_place *from, u
 }
 
 static void control_far(struct check_report *report, const struct check_job *job,
-                        const struct gf_place *to, const struct gf_place *from)
+                        const struct gf_addr *to, const struct gf_addr *from)
 {
     const char *address = job->config.rendezvous.address;
     int error = connect_try(to, from, job->deadline_ns);
@@ -383,12 +383,12 @@ static void control_far(struct check_report *report, const struct check_job *job
 
 /* Not by trying to bind: kernels may be told to allow that for foreign addresses. 0.0.0.0 and ::
  * are everybody's. */
-static bool control_is_here(const struct gf_place *to)
+static bool control_is_here(const struct gf_addr *to)
 {
     static const unsigned char any[sizeof to->ip];
     bool here;
     struct ifaddrs *all = NULL;
-    if (gf_place_is_loopback(to) || (memcmp(to->ip, any, sizeof any) == 0)) return true;
+    if (gf_addr_is_loopback(to) || (memcmp(to->ip, any, sizeof any) == 0)) return true;
     if (getifaddrs(&all) != 0) return false;
     here = address_is_here(all, to);
     freeifaddrs(all);
@@ -415,8 +415,8 @@ struct gf_channel_setup check_control_setup(const struct check_job *job, bool li
 void check_control_alone(struct check_report *report, const struct check_job *job)
 {
     const struct gf_channel_driver *driver = gf_drivers_default->channel;
-    struct gf_place to = {0};
-    struct gf_place from = {0};
+    struct gf_addr to = {0};
+    struct gf_addr from = {0};
     struct gf_fault fault = {0};
     struct gf_channel *channel = NULL;
     struct gf_channel_setup setup = check_control_setup(job, false);

@@ -431,7 +431,7 @@ static bool channel_open(struct check_report *report, const struct check_job *jo
 static uint64_t file_hash(const struct check_job *job)
 {
     struct gf_config config = job->config;
-    config.rendezvous.coordinator = job->place_of_file;
+    config.rendezvous.coordinator = job->coordinator_of_file;
     return gf_config_hash(&config);
 }
 

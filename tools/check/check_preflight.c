@@ -86,8 +86,8 @@ int check_job_fill(const struct gf_config *config, const struct gf_tensor *tenso
         if (config->job.id == 0) job.config.job.id = identity.job_id;
         const char *address = gf_identity_address(&identity, config->rendezvous.address);
         (void)snprintf(job.config.rendezvous.address, GF_TEXT_MAX, "%s", address);
-        job.place_of_file = job.config.rendezvous.coordinator;
-        if (identity.place_said)
+        job.coordinator_of_file = job.config.rendezvous.coordinator;
+        if (identity.coordinator_set)
             job.config.rendezvous.coordinator =
                 identity.is_separate ? GF_COORDINATOR_SEPARATE : GF_COORDINATOR_AT_RANK0;
     }

@@ -27,7 +27,7 @@ struct check_job {
     char name_fault[256]; /* why rendezvous.address is no number; or empty */
     uint64_t deadline_ns; /* how long for each conversation with other ranks */
     /* where the file says that the coordinator runs, whatever the launcher says */
-    gf_coordinator_place place_of_file;
+    gf_coordinator_place coordinator_of_file;
     uint32_t local; /* this rank's place on its node, as in a job's gf_open() */
     /* Known after check_peers(); before it what the command line said. */
     uint32_t local_count; /* ranks on this node */
@@ -56,7 +56,7 @@ int check_preflight(struct check_job *job, bool json);
 /* check_devices.c. "mlx5_0:1;mlx5_1:1", for link.devices: what each of `places` ranks of a node
  * best uses of `names`, comma-separated, by the sysfs at `root`; with_gpus: rank p uses GPU p.
  * Empty: none of them is there. False: the text is longer than link.devices may be. */
-bool check_devices_text(const char *root, const char *names, bool with_gpus, uint32_t places,
+bool check_devices_text(const char *root, const char *names, bool with_gpus, uint32_t locals,
                         char text_out[GF_TEXT_MAX]);
 void check_devices(struct check_report *report, const struct check_job *job);
 /* check_gpudirect.c. How a card may reach a GPU's memory, below a root with sys/ and proc/ in it.

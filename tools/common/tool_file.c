@@ -125,7 +125,7 @@ int tool_file_end(struct tool_file *file)
     return (tool_file_close(file) != 0) ? -1 : tool_file_rename(file);
 }
 
-int tool_file_try(struct tool_file *file, const char *path)
+int tool_file_check(struct tool_file *file, const char *path)
 {
     if (path == NULL) return 0;
     if (tool_file_begin(file, path) != 0) return -1;

@@ -34,7 +34,7 @@ int tool_file_rename(struct tool_file *file);
 /* Instead of end. */
 void tool_file_drop(struct tool_file *file);
 /* Could it be written? A long run asks before it begins. NULL: nothing is asked, 0. */
-int tool_file_try(struct tool_file *file, const char *path);
+int tool_file_check(struct tool_file *file, const char *path);
 /* Names that were changed last only once their folder is on the disk. 0, or -1 and errno. */
 int tool_file_folder_sync(const char *path);
 

@@ -56,7 +56,7 @@ static unsigned char *file_read(const char *path, uint64_t *bytes_out)
     return data;
 }
 
-/* Which bytes sample `number` of the run is: no state to save, and every epoch's ranks share the
+/* Which bytes sample `number` of the run is: no state to save, and every generation's ranks share the
  * run's samples anew. */
 static const unsigned char *sample_of(uint64_t number)
 {
@@ -67,7 +67,7 @@ static const unsigned char *sample_of(uint64_t number)
 
 /* ---- weights ---- */
 
-/* Addresses change with each epoch. */
+/* Addresses change with each generation. */
 static void addresses_ask(gf_context *gf)
 {
     for (unsigned t = 0; t < TENSORS; t++) {
@@ -188,7 +188,7 @@ static gf_status step(gf_context *gf)
 }
 
 /* It may take as long as a rank takes to start again; a person who looks on is told. */
-static gf_status epoch_await(gf_context *gf)
+static gf_status generation_await(gf_context *gf)
 {
     const struct timespec turn = {.tv_nsec = 1000000};
     gf_status status;
@@ -201,7 +201,7 @@ static gf_status epoch_await(gf_context *gf)
 
 /* A peer is gone: go on without it. One waits to come in or wants to leave: let it. Then all
  * addresses are new. */
-static gf_status epoch_change(gf_context *gf, gf_status status)
+static gf_status generation_change(gf_context *gf, gf_status status)
 {
     if ((status == GF_ERR_PEER) || (status == GF_ERR_LINK) || (status == GF_ERR_TIMEOUT))
         status = gf_regroup_begin(gf);
@@ -209,7 +209,7 @@ static gf_status epoch_change(gf_context *gf, gf_status status)
         status = gf_regroup_begin(gf);
     else
         return status;
-    if (status == GF_OK) status = epoch_await(gf);
+    if (status == GF_OK) status = generation_await(gf);
     if (status == GF_OK) addresses_ask(gf);
     return status;
 }
@@ -220,7 +220,7 @@ static gf_status train(gf_context *gf)
     while ((status == GF_OK) && (gf_steps(gf) < steps)) {
         status = step(gf);
         while ((status < 0) || (gf_regroup_due(gf) > 0)) {
-            gf_status changed = epoch_change(gf, status);
+            gf_status changed = generation_change(gf, status);
             /* not of the kind that others survive */
             if ((changed < 0) && (changed == status)) return status;
             status = changed;

@@ -14,7 +14,7 @@ static struct perf_device *device_of(const struct perf *perf)
     return perf->of;
 }
 
-gf_status perf_device_told(const struct perf_device *device, gf_status status)
+gf_status perf_device_check(const struct perf_device *device, gf_status status)
 {
     if (status < 0) fprintf(stderr, "gf-perf: %s\n", device->own.gpu->fault.text);
     return status;
@@ -31,22 +31,22 @@ gf_status perf_device_wait(struct perf *perf)
         fprintf(stderr, "gf-perf: the device did not end its work within exchange.timeout\n");
         return GF_ERR_TIMEOUT;
     }
-    return perf_device_told(device, status);
+    return perf_device_check(device, status);
 }
 
 /* Queued. */
 static gf_status device_copy(struct perf *perf, gf_mem dst, gf_mem src, uint64_t bytes)
 {
     struct perf_device *device = device_of(perf);
-    return perf_device_told(device,
-                            device->own.gpu->driver->copy(&device->own.queue, dst, src, bytes));
+    return perf_device_check(device,
+                             device->own.gpu->driver->copy(&device->own.queue, dst, src, bytes));
 }
 
 gf_status perf_device_clear(struct perf *perf, uint64_t bytes)
 {
     struct perf_device *device = device_of(perf);
     gf_status status = device->own.gpu->driver->zero(&device->own.queue, perf_input(perf), bytes);
-    return (status < 0) ? perf_device_told(device, status) : perf_device_wait(perf);
+    return (status < 0) ? perf_device_check(device, status) : perf_device_wait(perf);
 }
 
 /* values of as much as the staging holds, from element `first` on. */

@@ -27,6 +27,6 @@ gf_status perf_device_fill(struct perf *perf, struct perf_values values);
 gf_status perf_device_wrong(struct perf *perf, struct perf_values values, uint64_t *wrong);
 gf_status perf_device_wait(struct perf *perf);
 /* says on stderr what failed */
-gf_status perf_device_told(const struct perf_device *device, gf_status status);
+gf_status perf_device_check(const struct perf_device *device, gf_status status);
 
 #endif

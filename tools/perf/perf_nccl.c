@@ -108,11 +108,11 @@ static gf_status connect(struct perf *perf)
     if (status >= 0) status = gf_request_wait(perf->gf, &request);
     if (status >= 0) status = all_did(perf, result, "ncclGetUniqueId", &good);
     if ((status < 0) || !good) return status;
-    if ((status = perf_device_told(device, device->own.gpu->driver->enter(device->own.gpu))) < 0)
+    if ((status = perf_device_check(device, device->own.gpu->driver->enter(device->own.gpu))) < 0)
         return status;
     result = nccl->calls.ncclCommInitRank(&nccl->comm, (int)gf_world(perf->gf), id,
                                           (int)gf_rank(perf->gf));
-    if ((status = perf_device_told(device, device->own.gpu->driver->leave(device->own.gpu))) < 0)
+    if ((status = perf_device_check(device, device->own.gpu->driver->leave(device->own.gpu))) < 0)
         return status;
     if (((status = all_did(perf, result, "ncclCommInitRank", &good)) < 0) || !good) return status;
     (void)nccl->calls.ncclGetVersion(&version);
@@ -158,12 +158,12 @@ static gf_status nccl_run(struct perf *perf, uint64_t elem_count)
         [GF_TYPE_F32] = 7, [GF_TYPE_F16] = 6, [GF_TYPE_BF16] = 9};
     struct perf_device *device = device_of(perf);
     const struct perf_nccl *nccl = &device->nccl;
-    gf_status status = perf_device_told(device, device->own.gpu->driver->enter(device->own.gpu));
+    gf_status status = perf_device_check(device, device->own.gpu->driver->enter(device->own.gpu));
     if (status < 0) return status;
     int result = nccl->calls.ncclAllReduce(
         (const void *)(uintptr_t)perf_input(perf), (void *)(uintptr_t)perf->data, elem_count,
         types[perf->plan.type], SUM, nccl->comm, (void *)(uintptr_t)device->own.queue.stream);
-    if ((status = perf_device_told(device, device->own.gpu->driver->leave(device->own.gpu))) < 0)
+    if ((status = perf_device_check(device, device->own.gpu->driver->leave(device->own.gpu))) < 0)
         return status;
     if (result == 0) return perf_device_wait(perf);
     fprintf(stderr, "gf-perf: ncclAllReduce failed: %s\n", nccl->calls.ncclGetErrorString(result));

@@ -128,10 +128,10 @@ void perf_report_step(const struct perf_report *report)
     fflush(stdout);
 }
 
-int perf_file_try(const char *path)
+int perf_file_check(const char *path)
 {
     struct tool_file file;
-    return (tool_file_try(&file, path) == 0) ? 0 : perf_refuse(file.error);
+    return (tool_file_check(&file, path) == 0) ? 0 : perf_refuse(file.error);
 }
 
 int perf_report_begin(struct perf_report *report, const gf_context *gf, const char *json_path,
@@ -141,7 +141,7 @@ int perf_report_begin(struct perf_report *report, const gf_context *gf, const ch
     report->is_reporter = gf_rank(gf) == 0;
     if (report->row_count > 0) return 0; /* looked at before */
     return (report->is_reporter &&
-            ((perf_file_try(json_path) != 0) || (perf_file_try(csv_path) != 0)))
+            ((perf_file_check(json_path) != 0) || (perf_file_check(csv_path) != 0)))
                ? -1
                : 0;
 }

@@ -47,6 +47,6 @@ int perf_report_json(const struct perf_report *report, const char *path);
 int perf_report_csv(const struct perf_report *report, const char *path);
 /* Whether a file can be written there, before an hour is spent on what goes into it; NULL is valid.
  * 0, or -1 as above. */
-int perf_file_try(const char *path);
+int perf_file_check(const char *path);
 
 #endif

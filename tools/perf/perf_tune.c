@@ -177,7 +177,7 @@ static int algorithm_time(const struct perf_options *options, struct tune *tune,
         perf.gf = session.gf;
         tune->tuning.world = gf_world(perf.gf);
         tune->is_writer = gf_rank(perf.gf) == 0;
-        if (tune->is_writer && (perf_file_try(options->tune_path) != 0)) result = -1;
+        if (tune->is_writer && (perf_file_check(options->tune_path) != 0)) result = -1;
         perf.plan.seconds /= ROUNDS;
         perf.plan.check = perf.plan.check && (round == 0);
         perf.data = gf_exchange_take(perf.gf, options->bytes_max);

@@ -242,7 +242,7 @@ int plan_advise(const struct plan_model *model, const struct tool_cluster *clust
                             .best = *choice,
                             .mode = PLAN_LAZY};
     struct tool_file file;
-    if (tool_file_try(&file, config_path) != 0) return plan_refuse("%s", file.error);
+    if (tool_file_check(&file, config_path) != 0) return plan_refuse("%s", file.error);
     if (search.best.fuse_bytes == 0) search.best.fuse_bytes = PLAN_FUSE_BYTES;
     if (search.best.slice_bytes == 0) search.best.slice_bytes = 256u << 10;
     bool hierarchy = plan_mode_is_there(PLAN_HIERARCHY, gpus, cluster);

@@ -130,7 +130,7 @@ static gf_status gpu_copy(struct gf_queue *queue, gf_mem dst, gf_mem src, size_t
     return GF_OK;
 }
 
-static gf_status gpu_lead(struct gf_queue *queue, gf_queue_handle other)
+static gf_status gpu_stream_wait(struct gf_queue *queue, gf_queue_handle other)
 {
     struct plan_device *device = device_of(queue);
     device->stream_free_ns[other] =
@@ -138,7 +138,7 @@ static gf_status gpu_lead(struct gf_queue *queue, gf_queue_handle other)
     return GF_OK;
 }
 
-static gf_status gpu_mark(struct gf_queue *queue, uint32_t event)
+static gf_status gpu_event_record(struct gf_queue *queue, uint32_t event)
 {
     struct plan_device *device = device_of(queue);
     device->event_ns[event] = end_of(device, queue->stream);
@@ -147,7 +147,7 @@ static gf_status gpu_mark(struct gf_queue *queue, uint32_t event)
 }
 
 /* Once an event: the library may go on at once, and nothing else would wake it. */
-static gf_status gpu_reached(struct gf_gpu *gpu, uint32_t event)
+static gf_status gpu_event_query(struct gf_gpu *gpu, uint32_t event)
 {
     struct plan_device *device = plan_device_of(gpu);
     gf_status status = reached_at(device, device->event_ns[event]);
@@ -190,8 +190,8 @@ static void gpu_give_back(struct gf_gpu *gpu, const void *handle, gf_mem base)
 #define SHARED                                                                          \
     .state_bytes = gpu_state_bytes, .open = gpu_open, .close = gpu_close,               \
     .host_register = gpu_register, .host_unregister = gpu_unregister, .copy = gpu_copy, \
-    .finished = gpu_finished, .zero = plan_zero, .lead = gpu_lead, .mark = gpu_mark,    \
-    .reached = gpu_reached
+    .finished = gpu_finished, .zero = plan_zero, .stream_wait = gpu_stream_wait,        \
+    .event_record = gpu_event_record, .event_query = gpu_event_query
 
 const struct gf_gpu_driver plan_gpu_host = {.name = "host", .is_host = true, SHARED};
 const struct gf_gpu_driver plan_gpu_device = {.name = "cuda",

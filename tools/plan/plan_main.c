@@ -150,7 +150,7 @@ static int tables_run(const struct options *options, const struct tool_cluster *
     int mode_count = modes_read(options->modes ? options->modes : all_modes, modes);
     int result;
     if ((gpu_count < 0) || (mode_count < 0)) return -1;
-    if ((tool_file_try(&file, options->csv) != 0) || (tool_file_try(&file, options->svg) != 0))
+    if ((tool_file_check(&file, options->csv) != 0) || (tool_file_check(&file, options->svg) != 0))
         return plan_refuse("%s", file.error);
     result = table_run(&table, choice, gpus, gpu_count, modes, mode_count, cache, options);
     if (table_write(&table, options->csv, plan_csv) != 0) result = -1;

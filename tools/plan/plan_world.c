@@ -125,10 +125,10 @@ double plan_order_statistic(uint32_t i, uint32_t n, double tail)
 
 static double straggler(const struct plan_setup *setup, uint32_t rank, uint32_t step)
 {
-    uint32_t place = (uint32_t)((MIXER * (rank + 1) + 13 * step) % setup->world) + 1;
+    uint32_t order = (uint32_t)((MIXER * (rank + 1) + 13 * step) % setup->world) + 1;
     if (setup->straggler_scale <= 0.0) return 1.0;
     return 1.0 + setup->straggler_scale *
-                     (plan_order_statistic(place, setup->world, setup->straggler_tail) - 1.0);
+                     (plan_order_statistic(order, setup->world, setup->straggler_tail) - 1.0);
 }
 
 /* The sum of twelve uniform numbers less six: near enough to a normal one, and never beyond six

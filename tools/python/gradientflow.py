@@ -607,7 +607,7 @@ class DistributedDataParallel(torch.nn.Module):
         return settings
 
     def _make_shared(self, path, state, settings):
-        """What an epoch, a saved state and a rank that comes in have in common."""
+        """What a generation, a saved state and a rank that comes in have in common."""
         optimizers = [state] if isinstance(state, torch.optim.Optimizer) else list(state)
         elastic = settings.get("job", {}).get("elastic") or _in_file(path, "elastic", "true") or \
             any(name in os.environ for name in ("GF_ELASTIC", "GF_WORLD_MAX", "GF_REJOIN"))
@@ -988,7 +988,7 @@ class DistributedDataParallel(torch.nn.Module):
     # -- elastic jobs --
 
     def survive(self):
-        """The next epoch, after RankLost or where `due`: the step under way is dropped, and
+        """The next generation, after RankLost or where `due`: the step under way is dropped, and
         parameters, buffers, moments of `state` and steps are what all ranks have in common. False:
         this rank has left (leave())."""
         if not self._survives:
@@ -1018,7 +1018,7 @@ class DistributedDataParallel(torch.nn.Module):
         return True
 
     def leave(self):
-        """This rank leaves with the next epoch: it goes on until `due`, and then survive()."""
+        """This rank leaves with the next generation: it goes on until `due`, and then survive()."""
         self._applied()
         self._job.call("gf_leave")
 

@@ -61,7 +61,7 @@ static bool coordinator_plan(struct run_job *job, const struct coordinator_given
     static char address[GF_TEXT_MAX];
     static struct coordinator_job plan;
     struct coordinator_given own = *given;
-    const char *said = getenv("GF_ADDRESS");
+    const char *address_given = getenv("GF_ADDRESS");
     unsigned port = ((job->nodes == 1) && (own.listen == NULL)) ? port_find(random) : 1;
     *exit_out = EXIT_FAILURE;
     if (port == 0) {
@@ -71,7 +71,8 @@ static bool coordinator_plan(struct run_job *job, const struct coordinator_given
     }
     (void)snprintf(address, sizeof address, "127.0.0.1:%u", port);
     if ((own.listen == NULL) && (job->nodes == 1)) own.listen = address;
-    if ((own.listen == NULL) && (said != NULL) && (said[0] != '\0')) own.listen = said;
+    if ((own.listen == NULL) && (address_given != NULL) && (address_given[0] != '\0'))
+        own.listen = address_given;
     job->address = own.listen;
     if (job->node > 0) return true;
     *exit_out = TOOL_EXIT_USAGE;

@@ -107,7 +107,7 @@ int trace_parse(void *bytes, uint64_t size_bytes, const char *path, struct trace
     for (uint64_t i = 0; i < file.head.record_count; i++) {
         struct gf_trace_record *record = &file.records[i];
         const char *wrong = record_wrong(&file.head, record);
-        /* of an epoch with more ranks than the last */
+        /* of a generation with more ranks than the last */
         if (record->waited_for >= file.head.world) record->waited_for = GF_RANK_NONE;
         if (wrong == NULL) continue;
         (void)refuse(error_out, path, "record %llu: its %s is not possible", (unsigned long long)i,

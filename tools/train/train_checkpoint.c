@@ -60,8 +60,8 @@ gf_status checkpoint_open(struct checkpoint *checkpoint, gf_context *gf)
     /* a place where nothing can be written shows now, not after hours */
     checkpoint_path_of(checkpoint, checkpoint->member_id, checkpoint_endings[0], newest);
     checkpoint_path_of(checkpoint, checkpoint->member_id, checkpoint_endings[1], before);
-    if ((tool_file_try(&checkpoint->file, newest) != 0) ||
-        (tool_file_try(&checkpoint->file, before) != 0))
+    if ((tool_file_check(&checkpoint->file, newest) != 0) ||
+        (tool_file_check(&checkpoint->file, before) != 0))
         return file_fail(checkpoint);
     checkpoint->buffer_bytes =
         sizeof(struct checkpoint_head) + checkpoint->extra_bytes + gf_state_bytes(gf);

@@ -119,7 +119,7 @@ static int look_ahead(struct train *train)
                                   (train->rank == 0) ? options->dump_path : NULL,
                                   (options->trace_path != NULL) ? trace_path : NULL};
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        if (tool_file_try(&file, places[i]) == 0) continue;
+        if (tool_file_check(&file, places[i]) == 0) continue;
         fail(train, file.error);
         failed = 1.0f;
     }

@@ -6,11 +6,11 @@
 #include "ops/element/host/copy_host.h"
 #include "ops/element/host/update_host.h"
 
-struct chunk_place {
+struct chunk_span {
     uint64_t dst, src, count; /* elements */
 };
 
-static inline struct chunk_place chunk_place(const struct gf_chunks *chunks, uint32_t turn)
+static inline struct chunk_span chunk_span(const struct gf_chunks *chunks, uint32_t turn)
 {
     uint32_t chunk = turn;
     if (chunks->list_u32 != 0)
@@ -19,9 +19,9 @@ static inline struct chunk_place chunk_place(const struct gf_chunks *chunks, uin
     uint64_t packed = turn * chunks->chunk_elems;
     GF_ASSERT(first < chunks->elems);
     uint64_t left = chunks->elems - first;
-    return (struct chunk_place){.dst = chunks->dst_packed ? packed : first,
-                                .src = chunks->src_packed ? packed : first,
-                                .count = (left < chunks->chunk_elems) ? left : chunks->chunk_elems};
+    return (struct chunk_span){.dst = chunks->dst_packed ? packed : first,
+                               .src = chunks->src_packed ? packed : first,
+                               .count = (left < chunks->chunk_elems) ? left : chunks->chunk_elems};
 }
 
 VEC_FN gf_status cast_chunks(struct gf_queue *queue, gf_mem dst, gf_type dst_type, gf_mem src,
@@ -29,7 +29,7 @@ VEC_FN gf_status cast_chunks(struct gf_queue *queue, gf_mem dst, gf_type dst_typ
                              uint64_t base, struct gf_check *check)
 {
     for (uint32_t turn = 0; turn < chunks->count; turn++) {
-        struct chunk_place at = chunk_place(chunks, turn);
+        struct chunk_span at = chunk_span(chunks, turn);
         (void)cast(queue, dst + at.dst * gf_type_bytes(dst_type), dst_type,
                    src + at.src * gf_type_bytes(src_type), src_type, at.count, scale, base + at.src,
                    check);
@@ -41,7 +41,7 @@ VEC_FN gf_status accumulate_chunks(struct gf_queue *queue, const struct gf_accum
                                    const struct gf_chunks *chunks)
 {
     for (uint32_t turn = 0; turn < chunks->count; turn++) {
-        struct chunk_place at = chunk_place(chunks, turn);
+        struct chunk_span at = chunk_span(chunks, turn);
         const struct gf_accumulate one = accumulate_from(all, at.dst, at.src);
         (void)accumulate(queue, &one, at.count);
     }
@@ -52,7 +52,7 @@ VEC_FN gf_status zero_chunks(struct gf_queue *queue, gf_mem dst, gf_type type,
                              const struct gf_chunks *chunks)
 {
     for (uint32_t turn = 0; turn < chunks->count; turn++) {
-        struct chunk_place at = chunk_place(chunks, turn);
+        struct chunk_span at = chunk_span(chunks, turn);
         (void)zero(queue, dst + at.dst * gf_type_bytes(type), at.count * gf_type_bytes(type));
     }
     return GF_OK;
@@ -74,7 +74,7 @@ VEC_FN gf_status update_chunks(struct gf_queue *queue, const struct gf_update *a
                                const struct gf_chunks *chunks)
 {
     for (uint32_t turn = 0; turn < chunks->count; turn++) {
-        struct chunk_place at = chunk_place(chunks, turn);
+        struct chunk_span at = chunk_span(chunks, turn);
         const struct gf_update_part part = {at.dst, at.count, all->ratio_f32, all->decay, 0};
         (void)update_parts(queue, all, &part, 1);
     }

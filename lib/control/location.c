@@ -4,19 +4,20 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-void gf_control_place(const struct control_report *report, char text_out[CONTROL_PLACE_BYTES])
+void gf_control_location(const struct control_report *report, char text_out[CONTROL_LOCATION_BYTES])
 {
     bool runs = (report->operation != GF_OPERATION_NONE);
-    int wrote = snprintf(text_out, CONTROL_PLACE_BYTES, "step %" PRIu64 ", %s%s", report->step,
+    int wrote = snprintf(text_out, CONTROL_LOCATION_BYTES, "step %" PRIu64 ", %s%s", report->step,
                          runs ? "operation " : "between operations",
                          runs ? gf_operation_name((gf_operation)report->operation) : "");
     if (!runs || (report->tensor == GF_TENSOR_NONE) || (wrote < 0)) return;
     size_t used = (size_t)wrote;
-    wrote = snprintf(text_out + used, CONTROL_PLACE_BYTES - used, ", buffer %u, tensor %u",
+    wrote = snprintf(text_out + used, CONTROL_LOCATION_BYTES - used, ", buffer %u, tensor %u",
                      report->buffer, report->tensor);
     if ((report->tensor_name[0] == '\0') || (wrote < 0)) return;
     used += (size_t)wrote;
-    (void)snprintf(text_out + used, CONTROL_PLACE_BYTES - used, " \"%.31s\"", report->tensor_name);
+    (void)snprintf(text_out + used, CONTROL_LOCATION_BYTES - used, " \"%.31s\"",
+                   report->tensor_name);
 }
 
 /* Of the members that are left the one that is furthest; NULL: none has told where it is. */
@@ -26,7 +27,7 @@ static const struct control_row *furthest_of(const struct gf_coordinator *c,
     const struct control_row *furthest = NULL;
     for (uint32_t rank = 0; rank < c->world; rank++) {
         const struct control_row *row = &c->rows[c->rank_ids[rank]];
-        if ((row == but) || !control_is_member(row) || (row->told_ns == 0)) continue;
+        if ((row == but) || !control_is_member(row) || (row->heard_report_ns == 0)) continue;
         if ((furthest == NULL) || (row->report.step > furthest->report.step)) furthest = row;
     }
     return furthest;
@@ -35,25 +36,25 @@ static const struct control_row *furthest_of(const struct gf_coordinator *c,
 void gf_control_fate_tell(const struct gf_coordinator *c, const struct control_row *row,
                           const char *fate, struct gf_error *error_out)
 {
-    char place[CONTROL_PLACE_BYTES];
+    char location[CONTROL_LOCATION_BYTES];
     const struct control_row *other = furthest_of(c, row);
-    const bool told = (row->told_ns != 0);
+    const bool reported = (row->heard_report_ns != 0);
     /* Each step ends by all votes: it was in that of the others. */
     const bool is_stale = (other != NULL) && (other->report.step > row->report.step);
-    const struct control_row *at = (is_stale || (!told && (other != NULL))) ? other : row;
+    const struct control_row *at = (is_stale || (!reported && (other != NULL))) ? other : row;
     error_out->step = at->report.step;
     error_out->operation = (gf_operation)at->report.operation;
     error_out->tensor = at->report.tensor;
-    gf_control_place(&at->report, place);
+    gf_control_location(&at->report, location);
     if (at != row)
         (void)snprintf(error_out->text, sizeof error_out->text,
                        "rank %u %s%s%.55s; rank %u was in %s", row->rank, fate,
-                       (row->how[0] == '\0') ? "" : ": ", row->how, at->rank, place);
-    else if (told)
+                       (row->how[0] == '\0') ? "" : ": ", row->how, at->rank, location);
+    else if (reported)
         (void)snprintf(error_out->text, sizeof error_out->text,
                        "rank %u %s%s%.55s in %s (as of %.1f s ago)", row->rank, fate,
-                       (row->how[0] == '\0') ? "" : ": ", row->how, place,
-                       (double)(c->now_ns - row->told_ns) / 1e9);
+                       (row->how[0] == '\0') ? "" : ": ", row->how, location,
+                       (double)(c->now_ns - row->heard_report_ns) / 1e9);
     else
         (void)snprintf(error_out->text, sizeof error_out->text, "rank %u %s%s%.55s", row->rank,
                        fate, (row->how[0] == '\0') ? "" : ": ", row->how);

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-gf_status gf_channel_place_set(struct channel *channel, struct gf_fault *fault_out)
+gf_status gf_channel_address_set(struct channel *channel, struct gf_fault *fault_out)
 {
     const struct gf_channel_setup *setup = &channel->setup;
     if (!gf_socket_address_parse(setup->address, &channel->address, fault_out))
@@ -23,10 +23,10 @@ gf_status gf_channel_place_set(struct channel *channel, struct gf_fault *fault_o
     }
     if ((setup->key_file != NULL) && (setup->key_file[0] != 0))
         return gf_auth_open(&channel->auth, setup->key_file, fault_out);
-    const struct gf_place *open =
+    const struct gf_addr *open =
         (channel->bind_to.family != 0) ? &channel->bind_to : &channel->address;
     channel->by_name = !setup->insecure;
-    if (setup->insecure || (gf_place_is_loopback(open) && gf_place_is_loopback(&channel->address)))
+    if (setup->insecure || (gf_addr_is_loopback(open) && gf_addr_is_loopback(&channel->address)))
         return gf_auth_begin(fault_out);
     return gf_fault_set(
         fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
@@ -42,8 +42,8 @@ gf_status gf_channel_place_set(struct channel *channel, struct gf_fault *fault_o
 static int name_begin(const struct channel *channel, char name_out[GF_SOCKET_NAME_BYTES])
 {
     char address[32]; /* of loopback */
-    struct gf_place at = channel->address;
-    gf_place_plain(&at);
+    struct gf_addr at = channel->address;
+    gf_addr_plain(&at);
     gf_socket_address_text(&at, address, sizeof address);
     return snprintf(name_out, GF_SOCKET_NAME_BYTES, "@gradientflow-%s-", address);
 }
@@ -90,10 +90,11 @@ static gf_status name_taken(const struct channel *channel, const char *name,
                             "cannot listen at %.60s: another context of this process does: each "
                             "wants a rendezvous.address (or job.id) of its own, the same on all "
                             "ranks",
-                            channel->meet.address_text);
+                            channel->handshake.address_text);
     return gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "bind", EADDRINUSE,
                         "cannot listen at %.60s (%s): bind failed: %s (errno %d): %s",
-                        channel->meet.address_text, name, strerror(EADDRINUSE), EADDRINUSE, why);
+                        channel->handshake.address_text, name, strerror(EADDRINUSE), EADDRINUSE,
+                        why);
 }
 
 static gf_status port_refused(const struct channel *channel, int error, struct gf_fault *fault_out)
@@ -103,24 +104,24 @@ static gf_status port_refused(const struct channel *channel, int error, struct g
         return gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "bind", error,
                             "cannot listen at %.60s: bind failed: %s (errno %d): another job or "
                             "context has that port: set GF_ADDRESS, or there are two coordinators",
-                            channel->meet.address_text, strerror(error), error);
+                            channel->handshake.address_text, strerror(error), error);
     return gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "bind", error,
                         "cannot listen at %.60s: the coordinator runs here, with rank 0 or alone, "
                         "and this host does not have that address (errno %d); torchrun says rank "
                         "0's where the file and GF_ADDRESS say none",
-                        channel->meet.address_text, error);
+                        channel->handshake.address_text, error);
 }
 
 gf_status gf_channel_listen(struct channel *channel, struct gf_fault *fault_out)
 {
     char name[GF_SOCKET_NAME_BYTES];
-    struct gf_place at = (channel->bind_to.family != 0) ? channel->bind_to : channel->address;
+    struct gf_addr at = (channel->bind_to.family != 0) ? channel->bind_to : channel->address;
     at.port = channel->address.port;
     gf_channel_name(channel, name);
     channel->listen_fd = channel->by_name
                              ? gf_socket_name_listen(name, fault_out)
-                             : gf_socket_listen(&at, channel->meet.address_text, fault_out);
-    if (channel->listen_fd >= 0) return gf_door_listen(&channel->meet, channel->listen_fd);
+                             : gf_socket_listen(&at, channel->handshake.address_text, fault_out);
+    if (channel->listen_fd >= 0) return gf_accept_listen(&channel->handshake, channel->listen_fd);
     int error = (int)fault_out->foreign_code;
     if ((error == EADDRINUSE) && channel->by_name) return name_taken(channel, name, fault_out);
     if ((error == EADDRINUSE) || (error == EADDRNOTAVAIL))

@@ -1,18 +1,18 @@
-/* What a new epoch must be: one world for all that are in it, behind the furthest step that any of
+/* What a new generation must be: one world for all that are in it, behind the furthest step that any of
  * them had ended, with the state that this step left, and histories that nobody has touched. Only
  * then the model goes on from it. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/soak/soak.h"
 #include "lib/core/accessors.h"
 
-static const struct soak_epoch *newest(const struct soak_model *model)
+static const struct soak_generation *newest(const struct soak_model *model)
 {
-    return &model->epochs[model->epoch_count - 1];
+    return &model->generations[model->generation_count - 1];
 }
 
 bool soak_model_is_late(const struct soak_model *model, const gf_context *gf)
 {
-    return model->beside || (gf->generation != newest(model)->epoch);
+    return model->beside || (gf->generation != newest(model)->generation);
 }
 
 void soak_model_keep(struct soak_model *model, const gf_context *gf)
@@ -68,8 +68,8 @@ static void common_check(const gf_context *gf, const struct soak_mark *now,
 }
 
 /* The first that is in: who is there, and behind which step. */
-static void epoch_add(struct soak_model *model, const gf_context *gf, uint32_t members,
-                      const uint64_t *done, uint32_t loose)
+static void generation_add(struct soak_model *model, const gf_context *gf, uint32_t members,
+                           const uint64_t *done, uint32_t loose)
 {
     uint64_t furthest = 0;
     uint64_t steps = gf_steps(gf);
@@ -80,20 +80,20 @@ static void epoch_add(struct soak_model *model, const gf_context *gf, uint32_t m
         applied = applied || ((done[rank] == steps) && ((loose >> rank & 1u) == 0));
     }
     if ((members & newest(model)->members) == 0)
-        soak_step_fail(gf, steps, "epoch %u has nobody of epoch %u, which began before",
-                       gf->generation, newest(model)->epoch);
+        soak_step_fail(gf, steps, "generation %u has nobody of generation %u, which began before",
+                       gf->generation, newest(model)->generation);
     /* is over, its ranks may have gone on; it will hear so */
-    if (gf->generation < newest(model)->epoch) return;
+    if (gf->generation < newest(model)->generation) return;
     if (steps != furthest)
         soak_step_fail(gf, steps,
-                       "epoch %u begins behind this step, one of its ranks has ended %llu",
+                       "generation %u begins behind this step, one of its ranks has ended %llu",
                        gf->generation, (unsigned long long)furthest);
     if ((steps != model->step) && (steps + 1 != model->step) && (steps != model->step + 1))
-        soak_step_fail(gf, steps, "epoch %u begins, the newest step was %llu", gf->generation,
+        soak_step_fail(gf, steps, "generation %u begins, the newest step was %llu", gf->generation,
                        (unsigned long long)model->step);
-    assert_true(model->epoch_count < SOAK_EPOCHS_MAX);
-    model->epochs[model->epoch_count++] =
-        (struct soak_epoch){.epoch = gf->generation, .members = members, .steps = steps};
+    assert_true(model->generation_count < SOAK_GENERATIONS_MAX);
+    model->generations[model->generation_count++] =
+        (struct soak_generation){.generation = gf->generation, .members = members, .steps = steps};
     model->members = members;
     model->given_up = (steps != model->step) || !model->skipped;
     /* only the scale and what is a rank's own have changed in it */
@@ -124,8 +124,8 @@ static void common_take(struct soak_model *model, gf_context *gf)
     model->skipped = false;
 }
 
-void soak_model_epoch(struct soak_model *model, gf_context *gf, const uint64_t *done,
-                      uint32_t loose, bool joiner)
+void soak_model_generation(struct soak_model *model, gf_context *gf, const uint64_t *done,
+                           uint32_t loose, bool joiner)
 {
     uint32_t members = (uint32_t)world_members(gf);
     uint32_t member_id = gf_first_rank(gf);
@@ -133,24 +133,25 @@ void soak_model_epoch(struct soak_model *model, gf_context *gf, const uint64_t *
     struct soak_mark mark;
     soak_drain(gf);
     if (gf_steps(gf) == 0) soak_model_begin(model, gf); /* as an appliance begins its training */
-    for (uint32_t i = 0; i < model->epoch_count; i++) {
-        const struct soak_epoch *epoch = &model->epochs[i];
-        if (epoch->epoch != gf->generation) continue;
+    for (uint32_t i = 0; i < model->generation_count; i++) {
+        const struct soak_generation *generation = &model->generations[i];
+        if (generation->generation != gf->generation) continue;
         first = false;
         /* the log of commits allows it */
-        if (epoch->members != members) model->beside = true;
+        if (generation->members != members) model->beside = true;
         if (model->beside) break; /* the model went with the dead */
-        if ((epoch->members != members) || (epoch->steps != gf_steps(gf)))
-            soak_step_fail(gf, gf_steps(gf),
-                           "epoch %u is of ranks 0x%x here, of 0x%x behind step %llu elsewhere",
-                           gf->generation, members, epoch->members,
-                           (unsigned long long)epoch->steps);
+        if ((generation->members != members) || (generation->steps != gf_steps(gf)))
+            soak_step_fail(
+                gf, gf_steps(gf),
+                "generation %u is of ranks 0x%x here, of 0x%x behind step %llu elsewhere",
+                gf->generation, members, generation->members,
+                (unsigned long long)generation->steps);
     }
     if (model->beside) {
         soak_model_keep(model, gf);
         return;
     }
-    if (first) epoch_add(model, gf, members, done, loose);
+    if (first) generation_add(model, gf, members, done, loose);
     if (!soak_model_is_late(model, gf)) {
         model->local_begun = gf->sparse.local_begun;
         mark = soak_mark_of(model, gf);

@@ -1,5 +1,5 @@
-/* See fold.h. Types and reductions are constants where the loop is compiled. */
-#include "ops/element/host/fold.h"
+/* See reduce_host.h. Types and reductions are constants where the loop is compiled. */
+#include "ops/element/host/reduce_host.h"
 
 #include <math.h>
 
@@ -15,9 +15,9 @@ static inline float combined(gf_reduction reduction, float a, float b)
     return (below == (reduction == GF_REDUCTION_MIN)) ? a : b;
 }
 
-static inline __attribute__((always_inline)) void fold(gf_reduction reduction, gf_mem to,
-                                                       gf_mem from, gf_type type,
-                                                       uint64_t elem_count)
+static inline __attribute__((always_inline)) void reduce(gf_reduction reduction, gf_mem to,
+                                                         gf_mem from, gf_type type,
+                                                         uint64_t elem_count)
 {
     float *dst = (float *)(uintptr_t)to;
     const float *src = (const float *)(uintptr_t)from;
@@ -35,24 +35,25 @@ static inline __attribute__((always_inline)) void fold(gf_reduction reduction, g
     }
 }
 
-static inline __attribute__((always_inline)) void fold_type(gf_reduction reduction, gf_mem dst,
-                                                            gf_mem src, gf_type type,
-                                                            uint64_t elem_count)
+static inline __attribute__((always_inline)) void reduce_type(gf_reduction reduction, gf_mem dst,
+                                                              gf_mem src, gf_type type,
+                                                              uint64_t elem_count)
 {
     if (type == GF_TYPE_F32)
-        fold(reduction, dst, src, GF_TYPE_F32, elem_count);
+        reduce(reduction, dst, src, GF_TYPE_F32, elem_count);
     else if (type == GF_TYPE_F16)
-        fold(reduction, dst, src, GF_TYPE_F16, elem_count);
+        reduce(reduction, dst, src, GF_TYPE_F16, elem_count);
     else
-        fold(reduction, dst, src, GF_TYPE_BF16, elem_count);
+        reduce(reduction, dst, src, GF_TYPE_BF16, elem_count);
 }
 
-void gf_fold_host(gf_reduction reduction, gf_mem dst, gf_mem src, gf_type type, uint64_t elem_count)
+void gf_reduce_host(gf_reduction reduction, gf_mem dst, gf_mem src, gf_type type,
+                    uint64_t elem_count)
 {
     GF_ASSERT((type < GF_TYPE_COUNT) && (reduction > GF_REDUCTION_SUM) &&
               (reduction < GF_REDUCTION_COUNT));
     if (reduction == GF_REDUCTION_MIN)
-        fold_type(GF_REDUCTION_MIN, dst, src, type, elem_count);
+        reduce_type(GF_REDUCTION_MIN, dst, src, type, elem_count);
     else
-        fold_type(GF_REDUCTION_MAX, dst, src, type, elem_count);
+        reduce_type(GF_REDUCTION_MAX, dst, src, type, elem_count);
 }

@@ -1,0 +1,245 @@
+/* How two processes of a job meet over sockets: one handshake, for connections of the control channel
+ * (channel_*.c) and of the link (data*.c). Who accepts speaks first, with a nonce that is new for
+ * each connection, so that a hello that was heard before fits no other:
+ *
+ *     who accepts                                  who dials
+ *     NONCE   a new one                         ->
+ *                                               <- HELLO   who it is, a nonce, the proof
+ *     ANSWER  come in; with a MAC               ->
+ *       or REFUSAL  why not                     ->
+ *
+ * The proof is a keyed hash of all that was said before it. Its key is that of the job; of a data
+ * connection it is made from that and from the acceptor's secret. MACs have keys from all of NONCE
+ * and HELLO, so that the ANSWER proves who accepts. Without a key there is no proof and no MAC: then
+ * the kernel says whose process the other end is, or the job is insecure.
+ *
+ * Who dials (handshake_dial.c): a way has a few tries.
+ *
+ *     a try    FREE -> CONNECTING -> NONCE -> ANSWER -> the connection is the way's; the other
+ *                                                       tries end
+ *
+ * One that says nothing for a while stays open, and the next begins beside it; the oldest gives way
+ * where all are open. Whatever comes that is no handshake ends that try alone. So silence proves
+ * nothing, and a stranger who says a nonce and then nothing is as one who is silent.
+ *
+ * Who accepts (handshake_accept.c): a connection that has not proven who it is has a pending slot and one
+ * hello's room. Slots are shared among source addresses: where none is free, the oldest connection
+ * of the address that has most gives way. None is closed because time has passed. What is about them
+ * is in an epoll of its own, served after all others and for a bounded number of events a poll. So
+ * strangers cost no more than that, however many they are. */
+#ifndef GF_TCP_HANDSHAKE_H
+#define GF_TCP_HANDSHAKE_H
+
+#include "drivers/tcp/frame.h"
+#include "drivers/tcp/socket.h"
+
+#define HANDSHAKE_RETRY_FIRST_NS UINT64_C(20000000)
+#define HANDSHAKE_RETRY_MAX_NS UINT64_C(200000000)
+/* a try that says nothing; doubled each time */
+#define HANDSHAKE_BOUND_FIRST_NS UINT64_C(200000000)
+#define HANDSHAKE_BOUND_MAX_NS UINT64_C(1600000000)
+/* who has proven nothing and is refused hears why: so many in HANDSHAKE_REASONS_NS */
+#define HANDSHAKE_REASONS_MAX 16u
+#define HANDSHAKE_REASONS_NS UINT64_C(100000000)
+/* system events about connections that are nobody's yet: each has two, and so 16 are looked at */
+#define HANDSHAKE_STRANGERS_A_POLL 32u
+#define HANDSHAKE_ROUNDS_A_POLL \
+    64u /* events of all others, where none is anything for the caller */
+#define HANDSHAKE_PENDING_SPARE 64u /* slots beside one for each process that may come */
+#define HANDSHAKE_FILES_SPARE 128u  /* descriptors that strangers leave to the process */
+#define HANDSHAKE_ATTEMPTS_MAX 4u
+#define HANDSHAKE_ATTEMPTS_BOUND 2u /* of a way, before it is tried without its device */
+
+/* What two ends say to each other before either is believed, in a row. */
+#define HANDSHAKE_NONCE_BYTES (GF_FRAME_HEADER_BYTES + GF_FRAME_NONCE_BYTES)
+#define HANDSHAKE_HELLO_BYTES (GF_FRAME_HEADER_BYTES + GF_FRAME_HELLO_BYTES)
+#define HANDSHAKE_TRANSCRIPT_BYTES (HANDSHAKE_NONCE_BYTES + HANDSHAKE_HELLO_BYTES)
+#define HANDSHAKE_PROVEN_BYTES (HANDSHAKE_TRANSCRIPT_BYTES - GF_AUTH_PROOF_BYTES)
+#define HANDSHAKE_ANSWER_BYTES_MAX (GF_FRAME_HEADER_BYTES + GF_AUTH_MAC_BYTES)
+#define HANDSHAKE_REFUSAL_BYTES (GF_FRAME_HEADER_BYTES + GF_FRAME_REFUSAL_BYTES)
+
+/* Where pending connections are from. */
+struct source {
+    struct gf_addr addr; /* without a port; of a unix socket none */
+    uint32_t held;       /* slots; 0: this one is free */
+};
+
+struct pending {
+    int fd;            /* -1: free */
+    uint32_t in_bytes; /* of the hello */
+    uint32_t source;
+    uint64_t number; /* of all that were accepted */
+    uint64_t since_ns;
+    bool by_name; /* it came over a unix socket, and is of this user */
+    unsigned char transcript[HANDSHAKE_TRANSCRIPT_BYTES];
+};
+
+/* What all ways and doors of a channel, or of a link, share. */
+struct handshake {
+    const char *what; /* "control channel": for texts */
+    uint64_t job_id;
+    uint32_t from; /* what headers call the sender: a rank, or GF_RANK_NONE */
+    uint64_t keepalive_ns;
+    struct gf_log log;
+    char address_text[GF_TEXT_MAX]; /* where the door is: for texts */
+    struct gf_auth_source source;
+    int epoll_fd;     /* of all */
+    int strangers_fd; /* of listeners and pending connections, which epoll_fd watches */
+    struct gf_fault fault;
+    char text[240]; /* of because() */
+    /* the door */
+    uint32_t hello_kind;
+    struct pending *pending;
+    struct source *sources;
+    uint32_t pending_count;
+    uint32_t fd_most;       /* a descriptor of this number or a higher one: few are left */
+    uint64_t rest_until_ns; /* none was left for a stranger: nobody is let in before; 0: not so */
+    int lacks;              /* what accepting lacked, an errno; 0: nothing, for a second */
+    uint64_t lacked_ns;
+    uint64_t accepted;
+    uint32_t strangers; /* connections rejected or dropped, for the log */
+    uint32_t reasons;   /* of those that were told why, since .. */
+    uint64_t reasons_since_ns;
+};
+
+/* What an epoll event is about: the index of a connection, or one of these. */
+#define HANDSHAKE_ABOUT_PENDING (1u << 31)   /* | slot; this bit: of strangers_fd */
+#define HANDSHAKE_ABOUT_LISTENER (3u << 30)  /* | descriptor */
+#define HANDSHAKE_ABOUT_STRANGERS (1u << 30) /* strangers_fd itself */
+#define HANDSHAKE_ABOUT_ATTEMPT (1u << 29)   /* | way * HANDSHAKE_ATTEMPTS_MAX | slot */
+
+/* ---- handshake.c ---- */
+
+/* Sets all but what is the caller's to say; opens both epolls. An error is in meet->fault. */
+gf_status gf_handshake_open(struct handshake *handshake);
+void gf_handshake_close(struct handshake *handshake);
+__attribute__((format(printf, 3, 4))) gf_status gf_handshake_because(struct handshake *handshake,
+                                                                     gf_status status,
+                                                                     const char *format, ...);
+/* One poll: which event is next. False: none is, or enough were. The kernel's list of ready
+ * descriptors goes round, so nobody starves; strangers are served when nobody else has anything. */
+struct handshake_poll {
+    uint32_t rounds, strangers; /* so far */
+    bool at_strangers;
+};
+bool gf_handshake_next(const struct handshake *handshake, struct handshake_poll *turn,
+                       uint32_t *about_out);
+gf_status gf_handshake_epoll_set(struct handshake *handshake, int operation, int fd, uint32_t about,
+                                 uint32_t events);
+/* How many descriptors strangers leave to the process. */
+void gf_handshake_descriptors_look(struct handshake *handshake);
+
+/* The words. said[HANDSHAKE_TRANSCRIPT_BYTES]: what both ends have said lies in a row, NONCE then HELLO, and the
+ * proof is the end of it, over all that comes before. */
+void gf_transcript_put_nonce(struct handshake *handshake, unsigned char *transcript);
+struct gf_frame_header gf_transcript_header_of(const unsigned char *transcript); /* the hello's */
+struct gf_frame_hello gf_transcript_hello_of(const unsigned char *transcript);
+const unsigned char *gf_transcript_nonce_of(const unsigned char *transcript);
+bool gf_transcript_is_proven(const struct gf_auth *auth, const unsigned char *transcript);
+void gf_transcript_macs_of(const struct gf_auth *auth, const unsigned char *transcript,
+                           struct gf_auth_mac *to_dialler_out, struct gf_auth_mac *to_acceptor_out);
+/* A frame without payload, with its MAC if authenticated; its size. */
+size_t gf_handshake_put_frame(const struct handshake *handshake, uint32_t kind, bool authenticated,
+                              struct gf_auth_mac *mac, unsigned char *out);
+void gf_handshake_put_refusal(const struct handshake *handshake, gf_status code, const char *reason,
+                              unsigned char *out);
+gf_status gf_handshake_get_refusal(const unsigned char *payload,
+                                   char reason_out[GF_FRAME_REASON_BYTES]);
+
+/* ---- handshake_dial.c ---- */
+
+typedef enum attempt_state {
+    HANDSHAKE_ATTEMPT_FREE = 0,
+    HANDSHAKE_ATTEMPT_CONNECTING,
+    HANDSHAKE_ATTEMPT_NONCE, /* .. is awaited */
+    HANDSHAKE_ATTEMPT_ANSWER /* .. is awaited, the hello is said */
+} attempt_state;
+
+struct attempt {
+    attempt_state state;
+    int fd; /* -1: none */
+    uint64_t began_ns;
+    uint32_t in_bytes;
+    unsigned char transcript[HANDSHAKE_TRANSCRIPT_BYTES];
+    unsigned char in[HANDSHAKE_REFUSAL_BYTES];
+};
+
+/* What a poll of a way, or an event at one of its tries, has come to. */
+typedef enum dial_event {
+    DIAL_NOTHING = 0,
+    DIAL_CONNECTED, /* `fd` is a connection that the acceptor takes; the caller's */
+    DIAL_REFUSED,   /* what listens there says `text`, and why by `code` */
+    DIAL_STRANGER,  /* what listens there is not whom we look for: `text` */
+    DIAL_ENDED      /* a try ended by `error`, an errno: `text` */
+} dial_event;
+
+struct dial {
+    bool on;
+    uint32_t number;  /* of HANDSHAKE_ABOUT_ATTEMPT */
+    uint32_t kind;    /* GF_FRAME_HELLO or GF_FRAME_DATA_HELLO */
+    uint32_t to_rank; /* GF_RANK_NONE: whoever listens there */
+    uint32_t words[4];
+    struct gf_addr to;
+    struct gf_addr from;
+    uint32_t device; /* to which it is bound, beside `from`; 0: to none (data_device.c) */
+    char name[GF_SOCKET_NAME_BYTES]; /* in place of both; empty: none */
+    struct gf_auth auth;
+    unsigned char nonce[GF_AUTH_NONCE_BYTES]; /* the same in all tries, which shows that they are */
+    uint64_t began_ns;
+    uint64_t next_ns; /* the next try begins */
+    uint64_t retry_ns;
+    uint64_t bound_ns;
+    uint32_t tried;
+    struct attempt attempts[HANDSHAKE_ATTEMPTS_MAX];
+    /* of the last news */
+    int error;
+    int kernel_error; /* .. of the last try that the kernel ended; 0: of none yet */
+    gf_status code;
+    char text[GF_FRAME_REASON_BYTES];
+    /* DIAL_CONNECTED */
+    int fd;
+    struct gf_auth_mac mac_in;
+    struct gf_auth_mac mac_out;
+};
+
+void gf_dial_init(struct dial *dial, uint32_t number);
+/* What is set beside `on`, `nonce` and what follows it stays. */
+void gf_dial_start(struct handshake *handshake, struct dial *dial, uint64_t now_ns);
+dial_event gf_dial_poll(struct handshake *handshake, struct dial *dial, uint64_t now_ns);
+dial_event gf_dial_take(struct handshake *handshake, struct dial *dial, uint32_t slot,
+                        uint64_t now_ns);
+bool gf_dial_has_attempts(const struct dial *dial);
+/* All tries end; an acceptor that may take one hears that this process lives. */
+void gf_dial_end(const struct handshake *handshake, struct dial *dial);
+void gf_dial_forked(const struct dial *dial);
+
+/* ---- handshake_accept.c ---- */
+
+/* pending[count] and sources[count] are the caller's. */
+void gf_accept_init(struct handshake *handshake, struct pending *pending, struct source *sources,
+                    uint32_t count);
+gf_status gf_accept_listen(struct handshake *handshake, int fd);
+/* For an event about a listener or a pending connection: one whose hello is here; or its header, of
+ * another protocol, of which less may be here. NULL: none is. It is the caller's to keep, to refuse
+ * or to drop. */
+struct pending *gf_accept_take(struct handshake *handshake, uint32_t about, uint64_t now_ns);
+int gf_accept_keep(struct handshake *handshake, struct pending *pending);
+void gf_accept_discard(struct handshake *handshake, struct pending *pending);
+/* .. and the log says so */
+void gf_accept_drop(struct handshake *handshake, struct pending *pending, gf_log_level level,
+                    const char *what);
+/* Its other end hears what meet->text says, where it is believed to have the job's key, or not many
+ * were told so lately. */
+void gf_accept_refuse(struct handshake *handshake, struct pending *pending, bool believed,
+                      gf_status code);
+/* .. without a word in the log */
+void gf_accept_reject(struct handshake *handshake, struct pending *pending, gf_status code,
+                      const char *reason);
+/* A connection has come that began at that time: from here on nothing is lacking. */
+void gf_accept_served(struct handshake *handshake, uint64_t at_ns);
+/* Where nobody was let in for lack of descriptors, time has passed. */
+void gf_accept_poll(struct handshake *handshake, uint64_t now_ns);
+void gf_accept_close(struct handshake *handshake);
+void gf_accept_forked(const struct handshake *handshake);
+
+#endif

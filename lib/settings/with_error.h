@@ -1,0 +1,17 @@
+/* For who has a place of its own for the reason (config/config_open.c). */
+#ifndef GF_WITH_ERROR_H
+#define GF_WITH_ERROR_H
+
+#include "gradientflow.h"
+
+/* gf_measure() and gf_open() that do not log why they refuse, but tell it in error_out[256], which
+ * is as it was where they do not. Of a context that has failed gf_error_last() has it. No pointer
+ * is NULL. */
+gf_status gf_measure_with_error(const struct gf_config *config, const struct gf_tensor *tensors,
+                                uint32_t tensor_count, char *error_out,
+                                struct gf_footprint *footprint_out);
+gf_status gf_open_with_error(const struct gf_config *config, const struct gf_tensor *tensors,
+                             uint32_t tensor_count, void *memory, uint64_t memory_bytes,
+                             char *error_out, gf_context **gf_out);
+
+#endif
