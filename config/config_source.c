@@ -184,7 +184,8 @@ static gf_status token_skip(struct scan *scan)
     return GF_OK;
 }
 
-/* What the library and its recipes write, which is easily handed over in a configuration's place. */
+/* What the library and its recipes write, which is easily handed over in a configuration's
+ * place. */
 static const char *made_of(const char *text)
 {
     if (strncmp(text, "GFSTATE\n", 8) == 0) return "; it is a saved state, for gf_state_load()";

@@ -1,6 +1,7 @@
 /* libconfig's grammar once more, for the sake of its errors:
  *     settings = { NAME ('=' | ':') value [';' | ','] }
- *     value    = STRING {STRING} | NUMBER | true | false | '{' settings '}' | '[' .. ']' | '(' .. ')'
+ *     value    = STRING {STRING} | NUMBER | true | false
+ *              | '{' settings '}' | '[' .. ']' | '(' .. ')'
  * What stands in arrays and lists is looked at in part. Brackets are at most GF_CONFIG_DEPTH_MAX
  * deep, or the text has been refused before. */
 #include "config/config_syntax.h"

@@ -1,4 +1,4 @@
-/* IP addresses and ports, without what a sockaddr has beside them. */
+/* IP addresses with their ports: what a sockaddr holds that matters here, and nothing else. */
 #ifndef GF_ADDRESS_H
 #define GF_ADDRESS_H
 
@@ -19,7 +19,7 @@ struct gf_addr {
     uint32_t scope;
 };
 
-/* False, and no place: neither IPv4 nor IPv6. address: a whole sockaddr_in or sockaddr_in6, not
+/* False, and no address: neither IPv4 nor IPv6. address: a whole sockaddr_in or sockaddr_in6, not
  * NULL. */
 bool gf_addr_of(const void *address, struct gf_addr *addr_out);
 /* Of a socket's own end, or of its peer's; false: it has none, or is no socket of IP. */

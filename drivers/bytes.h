@@ -1,6 +1,6 @@
-/* Bytes on the wire, little-endian whatever the machine is. Writing past the end is a bug of the
- * caller; reading past it is bad input: it gives zeroes and sets `bad`, which is looked at once, at
- * the end. */
+/* Bytes on the wire, little-endian on every machine. Writing past the end is a bug of the caller.
+ * Reading past the end is bad input: it gives zeroes and sets `bad`, which the caller looks at
+ * once, at the end. */
 #ifndef GF_BYTES_H
 #define GF_BYTES_H
 

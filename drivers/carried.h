@@ -1,6 +1,5 @@
-/* A message over a unix socket with what the kernel carries beside its bytes: a descriptor, and who
- * sent it. Sockets here have names that the kernel makes up: abstract ones, a zero and a few
- * letters. */
+/* A message over a unix socket, with what the kernel adds to its bytes: a descriptor, and who
+ * sent it. Sockets here have abstract names that the kernel makes up: a zero and a few letters. */
 #ifndef GF_CARRIED_H
 #define GF_CARRIED_H
 
@@ -23,8 +22,8 @@ struct gf_carried {
 
 /* Neither waits. errno, or 0. */
 int gf_carried_send(int socket, const struct gf_carried *carried);
-/* Into carried->bytes[size_bytes]. false: there is none. Descriptors that do not fit are closed: of a
- * whole message one comes at most. */
+/* Into carried->bytes[size_bytes]. false: there is none. Descriptors that do not fit are closed: of
+ * a whole message one comes at most. */
 bool gf_carried_receive(int socket, struct gf_carried *carried);
 
 /* The name of a socket that is bound to none, once the kernel has made one up; false: it is no such

@@ -18,8 +18,8 @@ struct gf_channel_setup {
      * it */
     bool listens;
     uint32_t connections_max; /* of the coordinator's end; a member's has one */
-    /* of the coordinator's end: so many come for certain, and open() fails where this process may not
-     * have descriptors for them; 0: not known */
+    /* of the coordinator's end: so many come for certain, and open() fails where this process may
+     * not have descriptors for them; 0: not known */
     uint32_t connections_expected;
     uint64_t job_id;     /* connections of another job are refused */
     const char *address; /* numeric IP:port */

@@ -1,14 +1,14 @@
-/* The reflected polynomial 0x82f63b78, all ones in and out.
+/* The reflected polynomial 0x82f63b78; all ones go in, and the result is inverted.
  *
  * Where the CPU multiplies polynomials eight at a time (VPCLMULQDQ with AVX-512), large data is
- * folded: 256 bytes are a polynomial, and those 256 bytes further on are added to what it leaves
- * when it is moved there. What is left in the end has the checksum of all. That is twice to three
- * times as fast as what follows.
+ * folded: 256 bytes are taken as a polynomial, and the 256 bytes after them are added to its
+ * remainder, moved there. What is left in the end has the checksum of all the data. That is two
+ * to three times as fast as the way below.
  *
- * The instruction takes a word each cycle and gives its result three cycles later. So large data is
- * read at three places at once, a lane each, and the three are joined: what a lane leaves is
- * multiplied by x to the number of bits that follow it, modulo the polynomial, and the next lane's
- * is added. */
+ * The CRC instruction takes a word each cycle and gives its result three cycles later. So large
+ * data is read in three lanes at once, and the three results are joined: the remainder of a lane
+ * is multiplied by x to the number of bits that follow it, modulo the polynomial, and added to
+ * that of the next lane. */
 #include "drivers/checksum.h"
 
 #include <stdbool.h>

@@ -1,5 +1,6 @@
-/* Time is an argument of all that is polled, so that tests and the simulator own it. Only what a
- * driver waits for in one call, with no simulated twin, reads the clock itself. */
+/* Everything that is polled takes the time as an argument, so that tests and the simulator
+ * control it. Only a driver that waits inside one call, and has no simulated twin, reads the
+ * clock itself. */
 #ifndef GF_CLOCK_H
 #define GF_CLOCK_H
 

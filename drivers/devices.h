@@ -1,5 +1,5 @@
-/* link.devices: which network devices of this host a rank uses. "a,b": these two; "a,b;c": of the
- * ranks at places 0, 2 .. of their node the first list, of the others the second. */
+/* link.devices: which network devices of this host a rank uses. "a,b": these two; "a,b;c": local
+ * ranks 0, 2 .. of a node use the first list, the others the second. */
 #ifndef GF_DEVICES_H
 #define GF_DEVICES_H
 

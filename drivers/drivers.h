@@ -13,12 +13,12 @@ extern "C" {
 #endif
 
 struct gf_drivers {
-    /* Between nodes: sockets, or a network of the program's own; gf_link_front has the node's memory
-     * before it. A link that maps memory itself (a simulated one) is the whole. */
+    /* Between nodes: sockets, or a network of the program's own; gf_link_front has the node's
+     * memory before it. A link that maps memory itself (a simulated one) is the whole. */
     const struct gf_link_driver *link;
     void *link_arg;
-    /* Takes its place where link.driver says so; NULL: none. Of a handed-in table with a link of its
-     * own: its own. */
+    /* Takes its place where link.driver says so; NULL: none. Of a handed-in table with a link of
+     * its own: its own. */
     const struct gf_link_driver *fabric;
     const struct gf_channel_driver *channel; /* of lib/control/ */
     void *channel_arg;

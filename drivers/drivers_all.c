@@ -1,4 +1,4 @@
-/* All that there is in this build. */
+/* All drivers of this build. */
 #include "drivers/drivers.h"
 
 const struct gf_drivers gf_drivers_all = {

@@ -1,5 +1,5 @@
-/* Alone in its object: a program that defines this name itself does not take it out of the archive,
- * nor the drivers that it names. */
+/* The default drivers. They have an object of their own: a program that defines this name itself
+ * takes neither this object from the archive nor the drivers that it names. */
 #include "drivers/drivers.h"
 
 const struct gf_drivers *const gf_drivers_default = &gf_drivers_all;

@@ -1,4 +1,4 @@
-/* Sockets alone. */
+/* The socket link and the host's memory, without UCX and CUDA. */
 #include "drivers/drivers.h"
 
 const struct gf_drivers gf_drivers_tcp = {

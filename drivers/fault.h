@@ -1,4 +1,4 @@
-/* What a driver says about the last foreign call that failed, and where it logs. */
+/* What a driver says about the last foreign call that failed, and where a driver logs. */
 #ifndef GF_FAULT_H
 #define GF_FAULT_H
 

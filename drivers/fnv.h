@@ -1,7 +1,7 @@
-/* FNV-1a, 64 bits: the one hash without a key. For what ranks compare (configurations, tensors,
- * calls, weights), for job ids and as the checksum of a saved state: against accidents, not against
- * forgers, whom the keyed hash is for (libsodium's BLAKE2b, tcp/rendezvous_auth.c). Over values in
- * a written order, never over the bytes of a struct that has padding. */
+/* FNV-1a, 64 bits: the library's one hash without a key. It is for what ranks compare
+ * (configurations, tensors, calls, weights), for job ids, and for the checksum of a saved state.
+ * It finds accidents, not forgers: a keyed hash is for those (libsodium's BLAKE2b, tcp/auth.c).
+ * Hash values in a fixed order, never the bytes of a struct that has padding. */
 #ifndef GF_FNV_H
 #define GF_FNV_H
 

@@ -1,10 +1,11 @@
-/* What a fork() means to the library. A child must not keep descriptors with which it would hold a
- * connection open, or nobody would hear when its parent dies. And each call asks whether this is
- * still the process that opened the context: a system call would take as long as a small operation
- * through shared memory, so each fork() is counted in the child. What clone() makes by itself is not
- * noticed.
+/* What a fork() means to the library. A child must not keep the library's descriptors: it would
+ * hold connections open, and nobody would hear that its parent has died. Each public call also
+ * asks whether this is still the process that opened the context. A system call for that would
+ * take as long as a small operation in shared memory, so a handler counts each fork() in the
+ * child. A child made by clone() alone is not noticed.
  *
- * All of it is the process's, so a lock guards it: threads may open, close and fork() at any time. */
+ * The table is one for the process, so a lock guards it: threads may open, close and fork() at
+ * any time. */
 #ifndef GF_FORKED_H
 #define GF_FORKED_H
 

@@ -1,5 +1,5 @@
-/* A place where gradients live and element ops run: the host itself, or a GPU through its driver
- * API. */
+/* The memory in which gradients lie and element ops run: the host's own, or that of a GPU,
+ * through its driver API. */
 #ifndef GF_GPU_H
 #define GF_GPU_H
 
@@ -117,9 +117,11 @@ struct gf_gpu_driver {
     gf_status (*launch)(struct gf_queue *queue, uint32_t kernel, uint32_t blocks, uint32_t threads,
                         void **args);
     /* The other stream's later work waits for what the queue holds now. GF_ERR_STATE, here and of
-     * event_record(): a stream that is not the context's own captures a graph, and nothing has changed. */
+     * event_record(): a stream that is not the context's own captures a graph, and nothing has
+     * changed. */
     gf_status (*stream_wait)(struct gf_queue *queue, gf_queue_handle other);
-    /* Event `event` < events_max is complete once all that the queue holds now is done. Recording it again moves it. */
+    /* Event `event` < events_max is complete once all that the queue holds now is done. Recording
+     * it again moves it. */
     gf_status (*event_record)(struct gf_queue *queue, uint32_t event);
     gf_status (*event_query)(struct gf_gpu *gpu, uint32_t event); /* GF_OK; GF_AGAIN */
     /* The same of an event of the appliance's, as it was recorded last. */
@@ -128,8 +130,8 @@ struct gf_gpu_driver {
     gf_status (*finished)(struct gf_queue *queue);
     /* The arena exported to devices of this node, of this process too. All three NULL: this driver
      * exports none. They may block for calls of the device, for no other rank. export_arena:
-     * handle_out[GF_GPU_HANDLE_BYTES] is for the others, as it is; with it another process needs the
-     * descriptor, which is the caller's to pass on and to close. import_arena: what a handle
+     * handle_out[GF_GPU_HANDLE_BYTES] is for the others, as it is; with it another process needs
+     * the descriptor, which is the caller's to pass on and to close. import_arena: what a handle
      * exports, as this device reaches it, by that descriptor, which stays the caller's; -1 in the
      * exporter's own process. Once a handle until its give_back, which waits for this device's
      * work. The exporter keeps its arena until all have given it back. GF_ERR_DEVICE, with the
@@ -143,8 +145,9 @@ struct gf_gpu_driver {
      * GF_ERR_DEVICE: it is not, and no leave(). */
     gf_status (*enter)(struct gf_gpu *gpu);
     gf_status (*leave)(struct gf_gpu *gpu);
-    /* One turn of the engine: between the two the first call that needs the device current may leave
-     * it so for the others. Both NULL: no call does. turn_end: GF_ERR_DEVICE, with the fault. */
+    /* One turn of the engine: between the two the first call that needs the device current may
+     * leave it so for the others. Both NULL: no call does. turn_end: GF_ERR_DEVICE, with the
+     * fault. */
     void (*turn_begin)(struct gf_gpu *gpu);
     gf_status (*turn_end)(struct gf_gpu *gpu);
 };

@@ -1,10 +1,11 @@
-/* The link of a process: what goes to a rank of its node goes through memory (node.h), all else by
- * one network driver, where one is open. Which way a peer is reached is decided once a generation, when
- * it is connected; network drivers know nothing of nodes.
+/* The link of a process. What goes to a rank of its own node goes through memory (node.h), all else
+ * by one network driver, where one is open. How a peer is reached is decided once a generation,
+ * when it is connected. Network drivers know nothing of nodes.
  *
- *     state       of the network driver, which begins with struct gf_link | struct gf_front | a
- *                 byte a rank: is it reached through memory? | the node's
- *     endpoint    a checksum | what the node offers | the network driver's, where a network is open
+ *     state       of the network driver, which begins with struct gf_link | struct gf_front |
+ *                 a byte a rank: is it reached through memory? | the node's
+ *     endpoint    a checksum | what the node offers |
+ *                 the network driver's, where a network is open
  *     a request   the driver's or the node's: its head says which */
 #include "drivers/link.h"
 

@@ -1,8 +1,8 @@
 /* A link carries messages between ranks, and lets ranks of one node reach each other's memory. That
  * of a process is one object (gf_link_front, link.c): what goes to a rank of its node goes through
  * memory, all else by one network driver, where one is open. A simulated link is both by itself.
- * Posting and testing are apart; only close may wait, as it says; open, network and reset take memory.
- * A link's state and its requests are the caller's memory. */
+ * Posting and testing are apart; only close may wait, as it says; open, network and reset take
+ * memory. A link's state and its requests are the caller's memory. */
 #ifndef GF_LINK_H
 #define GF_LINK_H
 
@@ -51,14 +51,14 @@ typedef enum gf_network { GF_NETWORK_NONE = 0, GF_NETWORK_LINK, GF_NETWORK_FABRI
 struct gf_link_setup {
     uint32_t rank; /* of the first generation, as world; reset() tells those of the next */
     uint32_t world;
-    uint32_t ranks_max; /* no generation has more: tables have so many places */
+    uint32_t ranks_max; /* no generation has more: tables have so many entries */
     uint32_t generation;
     uint32_t requests_max;    /* posted sends and receives under way at once, at most */
     size_t message_bytes_max; /* largest message */
     size_t region_bytes;      /* exchange region; 0 is valid */
     const char *transports;   /* as in gf_config.link, defaults filled in */
-    const char *devices;      /* "a,b": these; "a,b;c": of the rank at place 0, 1 of its node */
-    uint32_t local;           /* that place; where nobody knows it, the rank */
+    const char *devices;      /* "a,b": these; "a,b;c": of local rank 0, 1 of the node */
+    uint32_t local;           /* the local rank; where nobody knows it, the rank */
     bool huge_pages;
     bool private_memory; /* ranks of one node share nothing (drivers/node.h) */
     /* gf_link_front: which is open from the beginning, and their drivers; NULL: there is none */
@@ -80,9 +80,9 @@ struct gf_link_setup {
     bool insecure; /* ucx over tcp: that it takes what anybody writes is known */
     struct gf_log log;
     void *arg; /* gf_drivers.link_arg: the simulated network */
-    /* tcp, of its listener for connections: those of another job are refused; the job's address, for
-     * the way out of this host (NULL or empty: it never opens a network); a numeric IP or nothing;
-     * "26000-31999", in which its port is to be, or nothing */
+    /* tcp, of its listener for connections: those of another job are refused; the job's address,
+     * for the way out of this host (NULL or empty: it never opens a network); a numeric IP or
+     * nothing; "26000-31999", in which its port is to be, or nothing */
     uint64_t job_id;
     const char *address, *bind, *ports;
     uint64_t keepalive_ns;
@@ -118,8 +118,8 @@ struct gf_link {
     int wake_fd; /* to sleep on, see arm(); -1: there is none */
     /* links with equal ones share memory, others may; 0: nothing is shared, or of no meaning */
     uint64_t node;
-    /* through which it does (drivers/node.h), until close(); NULL: a simulated one's ranks are all of
-     * this process */
+    /* through which it does (drivers/node.h), until close(); NULL: a simulated one's ranks are all
+     * of this process */
     struct gf_node *shares;
     gf_network network; /* what is open beside the node's memory */
     /* ranks of a node with different ones leave it by different devices; 0: not known */
@@ -128,8 +128,8 @@ struct gf_link {
     bool reaches_device;
 };
 
-/* One message under way: req_size_bytes, 64-byte aligned. The contents are the driver's, but for the
- * head, with which those of network drivers begin. */
+/* One message under way: req_size_bytes, 64-byte aligned. The contents are the driver's, but for
+ * the head, with which those of network drivers begin. */
 struct gf_req;
 struct gf_req_head {
     gf_status answer; /* GF_AGAIN until it has ended; kept after close() */
@@ -150,8 +150,8 @@ typedef enum gf_fabric {
 } gf_fabric;
 
 /* A new call: here, in link.c, tcp/link_tcp.c, ucx/link_ucx.c and sim/sim_link.c; where NULL is
- * allowed, this says so. A network driver knows nothing of nodes: it has no memory_bytes, map, flags
- * and network, which come last. */
+ * allowed, this says so. A network driver knows nothing of nodes: it has no memory_bytes, map,
+ * flags and network, which come last. */
 struct gf_link_driver {
     const char *name;      /* "ucx", "sim": for logs and results */
     size_t req_size_bytes; /* a multiple of 64 */
@@ -179,8 +179,8 @@ struct gf_link_driver {
     /* This rank's endpoint address; endpoint_out[endpoint_bytes_max]. */
     gf_status (*endpoint)(struct gf_link *link, void *endpoint_out, size_t *size_bytes_out);
     /* Reach rank `peer` of this generation (which may be this rank: then a no-op) by its endpoint
-     * address. GF_AGAIN: under way, to be called again with the same, for all peers in turn: each may wait until another is
-     * reached. GF_OK again where it is. */
+     * address. GF_AGAIN: under way, to be called again with the same, for all peers in turn: each
+     * may wait until another is reached. GF_OK again where it is. */
     gf_status (*connect)(struct gf_link *link, uint32_t peer, const void *endpoint,
                          size_t size_bytes);
 
@@ -197,15 +197,17 @@ struct gf_link_driver {
      * with GF_ERR_ABORTED, or with GF_OK if it had ended before. Does not progress. */
     gf_status (*test)(struct gf_link *link, struct gf_req *req);
     /* A request to end it early; test() still decides. Sends often cannot be cancelled. A message
-     * on its way to a cancelled receive may be lost: this generation has no other use for its tag. */
+     * on its way to a cancelled receive may be lost: this generation has no other use for its
+     * tag. */
     void (*cancel)(struct gf_link *link, struct gf_req *req);
     /* Did something move? A link that fails says so in link->failed. */
     bool (*progress)(struct gf_link *link);
 
-    /* Is the way to `peer`, whose process lives, broken by what the kernel or the card says now? Asked
-     * when an operation has failed, at an inquiry, and of a peer that connect() has not reached for
-     * long. A process that computes, does not read, or is slow, has broken nothing. True: fault_out says it, with both ends, the address and errno: GF_ERR_LINK; or
-     * GF_ERR_SYSTEM with this rank as peer: it lacks something itself. NULL: never. */
+    /* Is the way to `peer`, whose process lives, broken by what the kernel or the card says now?
+     * Asked when an operation has failed, at an inquiry, and of a peer that connect() has not
+     * reached for long. A process that computes, does not read, or is slow, has broken nothing.
+     * True: fault_out says it, with both ends, the address and errno: GF_ERR_LINK; or GF_ERR_SYSTEM
+     * with this rank as peer: it lacks something itself. NULL: never. */
     bool (*edge_is_broken)(struct gf_link *link, uint32_t peer, struct gf_fault *fault_out);
 
     /* Is it safe to poll(2) wake_fd for reading? Else progress() must be called first.
@@ -238,8 +240,8 @@ struct gf_link_driver {
     void (*flag_arm)(struct gf_link *link, size_t offset_bytes);
     void (*flag_sleep)(struct gf_link *link, size_t offset_bytes, uint64_t timeout_ns);
 
-    /* As reset(), in the same generation, with that network; before anything is posted there. Where it
-     * does not open, the node's memory is there without one. NULL: a simulated link. */
+    /* As reset(), in the same generation, with that network; before anything is posted there. Where
+     * it does not open, the node's memory is there without one. NULL: a simulated link. */
     gf_status (*network)(struct gf_link *link, gf_network which);
 };
 

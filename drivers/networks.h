@@ -1,6 +1,6 @@
-/* Devices of this host that are on one network (a subnet). The kernel then sends what is for that
- * network by one of them, whatever address it comes from, and answers an ARP request for the
- * address of one at the other. */
+/* Several devices of this host on one network (a subnet). The kernel then sends all packets for
+ * that network by one of them, whatever their source address is, and answers an ARP request for
+ * the address of one device at another. */
 #ifndef GF_NETWORKS_H
 #define GF_NETWORKS_H
 

@@ -2,9 +2,9 @@
  * no driver of its own; a network driver holds one, asks it first, and carries only what it does
  * not.
  *
- *     the region  a sealed memfd a rank and generation. A peer asks for it over a unix socket that has
- *                 no name in a file system, maps it and closes the descriptor: no file, no process
- *                 id, nothing is left after kill -9
+ *     the region  a sealed memfd for each rank and generation. A peer asks for it over a unix
+ *                 socket without a name in a file system, maps it and closes the descriptor: no
+ *                 file and no process id are left after kill -9
  *     messages    announced in the receiver's memory, read from the sender's; link.h's contract
  *     a node      one kernel, one network namespace, one user (of one user namespace)
  *

@@ -13,16 +13,16 @@ struct gf_drivers; /* drivers.h; NULL: those that the program links */
 
 /* Memory of the appliance that is part of a run's state, as weights and moments of its own
  * optimizer: gf_state_save() and gf_state_load() hold it, gf_broadcast_weights() sends it, and a
- * rank that lags, rejoins or is new gets it with the rest when a generation begins, so that it is the
- * same on all ranks. The library looks at it, and writes it, inside of those calls alone, and from
- * gf_regroup_begin() (where this rank comes in: from gf_open()) until the generation has begun.
- * What the optimizer writes is what the last applied step left: it is written between
+ * rank that lags, rejoins or is new gets it with the rest when a generation begins, so that it is
+ * the same on all ranks. The library looks at it, and writes it, inside of those calls alone, and
+ * from gf_regroup_begin() (where this rank comes in: from gf_open()) until the generation has
+ * begun. What the optimizer writes is what the last applied step left: it is written between
  * gf_step_wait() and gf_update() or gf_updated(), and from the first byte to that call no other
  * call of the library is made; gf_broadcast_weights(), gf_state_save() and gf_regroup_due()'s
  * gf_regroup_begin() are refused (GF_ERR_STATE) while a step is whole and not applied. What no step
  * makes equal, as the running means of a batch normalisation, which forward writes on each rank
- * from its own samples, may be written at any time but then: after a generation's begin it is that of
- * one rank, and a step that is dropped on the way has left its trace in it. */
+ * from its own samples, may be written at any time but then: after a generation's begin it is that
+ * of one rank, and a step that is dropped on the way has left its trace in it. */
 #define GF_STATE_EXTRA_MAX 65536u
 struct gf_state_extra {
     /* must be there, of any length; ranks and saved states compare it. Two regions may have one */
@@ -183,8 +183,8 @@ struct gf_config {
  * is allowed. */
 gf_status gf_config_effective(const struct gf_config *config, struct gf_config *effective_out,
                               char *error_out);
-/* What a program needs of a configuration that somebody else wrote: GF_OK, or GF_ERR_CONFIG with one
- * line in error_out[256] that names the key. */
+/* What a program needs of a configuration that somebody else wrote: GF_OK, or GF_ERR_CONFIG with
+ * one line in error_out[256] that names the key. */
 #define GF_NEED_OPTIMIZER 0x1u     /* gf_weight(), gf_update(): optimizer.kind is not none */
 #define GF_NEED_OWN_OPTIMIZER 0x2u /* the program applies steps itself: optimizer.kind is none */
 #define GF_NEED_HALF_WEIGHTS 0x4u  /* gf_weight_half(): optimizer.half_weights is fp16 or bf16 */

@@ -1,7 +1,7 @@
-/* The context. Each folder declares its part in its own header, and all parts are embedded here:
- * every function of lib/ can reach all of it, and many write into another folder's part (the vote
- * into the step and the regroup). No program sees it; some tests do. layout.h: what memory
- * is made of. */
+/* The context. Each folder declares its part in its own header, and this struct embeds all parts.
+ * Every function of lib/ can reach all of it, and many write into another folder's part (the vote
+ * writes into the step and the regroup). No program sees the struct; some tests do. layout.h says
+ * which memory it is made of. */
 #ifndef GF_CONTEXT_H
 #define GF_CONTEXT_H
 

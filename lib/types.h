@@ -111,10 +111,10 @@ typedef enum gf_coordinator_place {
 
 /* What carries messages between nodes (ranks of one node share memory). */
 typedef enum gf_link_choice {
-    /* ucx where on each rank the file names transports or devices of a fabric, or an InfiniBand port
-     * is active and the program has UCX's part for it (make UCX_IB=1, UCX_DYNAMIC=1); else tcp, and
-     * the log says why (GF_LOG_INFO). With a key_file also link.trusted_fabric, as nobody proves it
-     * there */
+    /* ucx where on each rank the file names transports or devices of a fabric, or an InfiniBand
+     * port is active and the program has UCX's part for it (make UCX_IB=1, UCX_DYNAMIC=1); else
+     * tcp, and the log says why (GF_LOG_INFO). With a key_file also link.trusted_fabric, as nobody
+     * proves it there */
     GF_LINK_AUTO = 0,
     GF_LINK_TCP, /* sockets */
     GF_LINK_UCX  /* InfiniBand, RoCE */
@@ -157,9 +157,9 @@ struct gf_error {
 };
 
 typedef enum gf_log_level { GF_LOG_ERROR = 0, GF_LOG_WARN, GF_LOG_INFO, GF_LOG_DEBUG } gf_log_level;
-/* Called on the caller's thread from inside a library call. What UCX's own thread says waits for the
- * next call that polls UCX, of whichever context. text is one line, valid during the call. It must
- * not call the library. */
+/* Called on the caller's thread from inside a library call. What UCX's own thread says waits for
+ * the next call that polls UCX, of whichever context. text is one line, valid during the call. It
+ * must not call the library. */
 typedef void (*gf_log_fn)(void *user, gf_log_level level, const char *text);
 /* Such a log: errors and warnings on stderr, more with GF_DEBUG=info or debug. user: a name before
  * each, or NULL. A text that is NULL says nothing. */

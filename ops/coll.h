@@ -1,5 +1,5 @@
-/* Collectives: one posted operation over a group of ranks, moved by polling. One file an algorithm.
- * No wait inside a poll and at most about one slice of work in it. */
+/* Collectives: one posted operation over a group of ranks, moved by polling. Each algorithm has a
+ * file. No poll blocks, and none does more work than about one slice. */
 #ifndef GF_COLL_H
 #define GF_COLL_H
 
@@ -82,7 +82,7 @@ struct gf_coll {
     /* NULL, or gf_flow_late: element ops are done late, after `event` of the queue's device. Data
      * and staging are then device memory, which the link reaches. What was to be done to data
      * before start is done; what is queued when the collective fails is the owner's to wait for. Of
-     * kinds made of rounds (flow.h), without fold, and of gf_coll_direct_device. */
+     * kinds made of rounds (flow.h), without reduce, and of gf_coll_direct_device. */
     gf_status (*late)(struct gf_coll *coll, uint64_t now_ns);
     uint32_t event;
     uint64_t timeout_ns; /* without any progress */
@@ -114,7 +114,7 @@ struct gf_coll {
     gf_status error;
     /* world rank whose message is awaited, for fault attribution; GF_RANK_NONE */
     uint32_t waits_for;
-    bool awaits_device; /* late folds are awaited, too */
+    bool awaits_device; /* late reductions are waited for, too */
     bool took_turn;     /* its start was its first turn: another at once is of no use */
     /* a rank that is awaited last ran on this rank's core: it needs it */
     bool awaits_core;
@@ -201,7 +201,7 @@ static inline size_t gf_coll_elem_bytes(const struct gf_coll *coll)
     if (coll->plan.reduce != NULL) return coll->plan.reduce_elem_bytes;
     return gf_type_bytes(coll->plan.type);
 }
-/* data[first..] = fold(data, staging) with the check. */
+/* data[first..] = reduce(data, staging), with the check. */
 gf_status gf_coll_reduce(struct gf_coll *coll, uint64_t first_elem, gf_mem src,
                          uint64_t elem_count);
 /* Block `index` of elem_count over size: ceil division, the last short or empty. */

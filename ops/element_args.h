@@ -1,5 +1,6 @@
-/* What element ops with many arguments are told, as the host has it and as a CUDA kernel is given
- * it: addresses are gf_mem, types gf_type, nesterov is a bool. ops.h says what is done with it. */
+/* The arguments of element ops that have many of them, for the host and for CUDA kernels alike:
+ * addresses are gf_mem, types are gf_type, nesterov is a bool. ops.h says what is done with
+ * them. */
 #ifndef GF_ELEMENT_ARGS_H
 #define GF_ELEMENT_ARGS_H
 

@@ -119,7 +119,7 @@ struct cuda_gpu {
     /* numbers arrivals_first .. arrivals_end - 1, modulo their count */
     struct cuda_arrival arrivals[CUDA_ARRIVALS_MAX];
     uint32_t arrivals_first, arrivals_end;
-    CUevent cross; /* of stream_wait(): a wait has taken what it needs when it returns */
+    CUevent cross; /* of stream_wait(): a wait that was queued needs it no more */
     uint32_t event_count, kernel_count;
     CUevent *events;     /* [event_count], after this struct */
     CUfunction *kernels; /* [kernel_count], after the events */

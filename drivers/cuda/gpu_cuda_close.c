@@ -1,5 +1,6 @@
-/* CUDA driver, giving back. What frees memory waits for all work of the context, the appliance's
- * too: where that does not end, nothing is freed, and the end of the process does it. */
+/* The CUDA driver: closing. A call that frees memory waits for all work of the context, the
+ * appliance's work too. Where that work does not end nothing is freed, and the end of the process
+ * frees it. */
 #include "drivers/clock.h"
 #include "drivers/cuda/gpu_cuda.h"
 

@@ -1,4 +1,5 @@
-/* CUDA driver, the library: found at run time, so that one binary runs with and without a GPU. */
+/* The CUDA driver: libcuda is loaded at run time, so that one binary runs with and without a
+ * GPU. */
 #include <dlfcn.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -1,5 +1,5 @@
-/* CUDA driver, the arena: made so that other processes of the node can map it by a descriptor. In
- * the process that it is of the address itself will do. */
+/* The CUDA driver: the arena. It is allocated so that other processes of the node can map it by a
+ * descriptor; its own process uses the address itself. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>

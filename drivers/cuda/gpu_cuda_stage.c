@@ -6,9 +6,9 @@
  *     from the device  the stream: device -> mirror, and an event behind it; once the CPU has seen
  *                      the end of anything later, mirror -> host
  *
- * Whoever reads what came back has asked reached() or finished() before, and finds it there. A
- * kernel that writes to host memory is given the mirror, and a copy from there to what it mirrors
- * is the event alone. */
+ * A caller that reads what came back has asked event_query() or finished() before, and finds it
+ * there. A kernel that writes to host memory is given the mirror, and a copy from there to what it
+ * mirrors is the event alone. */
 #include <string.h>
 
 #include "drivers/clock.h"

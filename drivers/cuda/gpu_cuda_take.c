@@ -1,5 +1,5 @@
-/* CUDA driver, what is held from open to close: device, primary context, stream, events, arena,
- * kernels. */
+/* The CUDA driver: what is held from open to close, which is the device, its primary context,
+ * streams, events, the arena and the kernels. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

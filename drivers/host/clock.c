@@ -1,4 +1,5 @@
-/* The system's clock, and the CPU's counter of ticks between two looks at it. */
+/* The system's clock, and the CPU's tick counter, which tells the time between two looks at that
+ * clock. */
 #include "drivers/clock.h"
 
 #include <time.h>

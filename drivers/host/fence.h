@@ -1,4 +1,5 @@
-/* Between a store and a load of another place, in memory that processes share. */
+/* The fence between a store to one address and a load from another, in memory that processes
+ * share. */
 #ifndef GF_FENCE_H
 #define GF_FENCE_H
 

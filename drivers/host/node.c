@@ -1,4 +1,4 @@
-/* How a node comes and goes. See node_state.h for what lies where. */
+/* Opening, resetting and closing the node. node_state.h shows what lies where. */
 #include "drivers/host/node_state.h"
 
 #include <stdarg.h>
@@ -9,8 +9,8 @@
 
 #include "drivers/fnv.h"
 
-/* Regions of a power of two would put the same block of all ranks at the same place in every cache.
- */
+/* Regions of a power of two would put the same block of all ranks at the same place in every
+ * cache. */
 #define PAD_PAGES 3u
 #define HUGE_PAGE_BYTES ((size_t)2 << 20) /* x86-64 has these, 64-bit ARM with pages of 4 KiB too */
 

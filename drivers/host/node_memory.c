@@ -1,5 +1,5 @@
-/* The memory of a rank: what this host lets it have, the memfd, its pages, and how a peer maps it.
- */
+/* The memory of a rank: the limits of this host, the memfd and its pages, and how a peer maps
+ * it. */
 #include "drivers/host/node_state.h"
 #include "drivers/descriptors.h"
 #include "drivers/lines.h"

@@ -149,9 +149,9 @@ static int descriptor_pass(int from, int to, int fd)
     return gf_carried_receive(to, &in) ? in.descriptor : -1;
 }
 
-/* What is refused later, when peers are connected, ends the join of ranks that have no network open:
- * so it is tried before anybody is told that this rank shares memory. Room for all peers' memory is
- * looked for there, too (node_identity()). */
+/* What is refused later, when peers are connected, ends the join of ranks that have no network
+ * open: so it is tried before anybody is told that this rank shares memory. Room for all peers'
+ * memory is looked for there, too (node_identity()). */
 bool gf_node_passes_memory(const struct gf_node *node, const char **why_out)
 {
     int ends[2];

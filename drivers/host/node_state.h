@@ -4,8 +4,8 @@
  *     node_socket.c   who is of this node: offers, asking for a region, waking
  *     node_message.c  messages
  *
- * Memory of a rank, mapped by its peers; all numbers but the region's size follow from ranks_max and
- * requests_max, so they are equal on all ranks (the offer has them, and connect() compares):
+ * Memory of a rank, mapped by its peers; all numbers but the region's size follow from ranks_max
+ * and requests_max, so they are equal on all ranks (the offer has them, and connect() compares):
  *
  *     exchange region | page | head | a pair: meet, bell | a pair: ring | entries | pieces
  *
@@ -293,15 +293,16 @@ __attribute__((format(printf, 5, 6))) gf_status gf_node_fault(struct gf_node *no
 /* A pair for a peer that has none; NULL: there are too many. */
 struct node_pair *gf_node_pair_take(struct gf_node *node, uint32_t peer);
 
-/* node_memory.c. Takes memory, which is zero: node->shared, or of this process alone, where *why_out
- * has the reason if sharing was tried. */
+/* node_memory.c. Takes memory, which is zero: node->shared, or of this process alone, where
+ * *why_out has the reason if sharing was tried. */
 gf_status gf_node_memory_take(struct gf_node *node, const char **why_out);
 void gf_node_memory_give(struct gf_node *node);
 /* NULL is valid. A place in the room stays taken. */
 void gf_node_memory_unmap(const struct gf_node *node, unsigned char *memory, size_t bytes);
 unsigned char *gf_node_fd_map(int fd, size_t bytes); /* NULL: errno has why */
-/* Room in this process for the memory of as many peers as may be here: a place for each slot, so that
- * no limit can refuse it later. False: there is none. trim: no more than so many slots need one. */
+/* Room in this process for the memory of as many peers as may be here: a place for each slot, so
+ * that no limit can refuse it later. False: there is none. trim: no more than so many slots need
+ * one. */
 bool gf_node_room_take(struct gf_node *node);
 void gf_node_room_trim(struct gf_node *node, uint32_t slots);
 void gf_node_room_give(struct gf_node *node); /* with all that is mapped there */

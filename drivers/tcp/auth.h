@@ -1,9 +1,9 @@
-/* Who holds the job's key: proofs when a connection begins, a MAC on each frame after that.
- * Authenticated, not encrypted: who listens on the wire reads everything and can change nothing
- * unnoticed.
+/* Authentication with the job's key: a proof when a connection begins, and a MAC on each frame
+ * after that. Frames are authenticated, not encrypted: whoever listens on the wire can read
+ * everything, and can change nothing unnoticed.
  *
- * Every rank holds the same key, so a holder of the key may call itself any rank. The key should be
- * random: a proof lets whoever sees it try guesses at home. */
+ * Every rank holds the same key, so whoever has the key may claim to be any rank. The key should
+ * be random: a proof that was overheard lets a listener test guesses offline. */
 #ifndef GF_TCP_AUTH_H
 #define GF_TCP_AUTH_H
 

@@ -1,5 +1,5 @@
-/* Where the members of a job and its coordinator meet: the address of the setup, or where the kernel
- * is to say whose process is at the other end, a name. */
+/* Where the members of a job reach its coordinator: at the address of the setup or, where the
+ * kernel identifies the other process, at an abstract unix name. */
 #include "drivers/tcp/channel_state.h"
 
 #include <errno.h>

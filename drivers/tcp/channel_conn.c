@@ -222,8 +222,8 @@ static bool is_unacknowledged(const struct conn *conn)
            (info.tcpi_unacked > 0);
 }
 
-/* What comes to a closed connection resets it, and with it the last word, where that was lost on the
- * way the first time. */
+/* What comes to a closed connection resets it, and with it the last word, where that was lost on
+ * the way the first time. */
 void gf_conns_last_words(struct channel *channel)
 {
     bool waits = true;

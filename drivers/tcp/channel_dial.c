@@ -1,5 +1,5 @@
-/* A member on its way to the coordinator. A dial ends with a connection, with a port that refuses,
- * with a try that ended while no other was open, or after CHANNEL_DIAL_NS; whoever asked for it
+/* A member connects to the coordinator. A dial ends when a connection stands, when the port
+ * refuses, when an attempt ends and no other is open, or after CHANNEL_DIAL_NS. The caller
  * decides whether to dial again. */
 #include "drivers/tcp/channel_state.h"
 

@@ -3,7 +3,7 @@
  *     channel_tcp.c    the driver table: opening, polling, closing
  *     channel_conn.c   one connection: bytes to send, one frame being received, how it ends
  *     channel_take.c   the coordinator's end: who may come in
- *     channel_dial.c   a member's end: its way to the coordinator
+ *     channel_dial.c   a member's end: it dials the coordinator
  *     channel_address.c  where the job meets: addresses, names, the listener
  *
  *     a connection   FREE -> UP -> FREE            the other end has ended it: ENDED
@@ -14,9 +14,10 @@
  * that the process has ended, and so is a port that refuses, once a coordinator was met there.
  *
  * A job of one user of one host (a loopback address, neither a key nor `insecure`) does this at an
- * abstract unix socket instead of a port: the kernel says at both ends whose the other is. Processes
- * that differ in key or `insecure` would not meet there, so one that finds nobody also knocks where
- * the others would be (GF_HELLO_PROBE). It is never let in; what it hears is in the texts of ENDED. */
+ * abstract unix socket instead of a port: the kernel says at both ends whose the other is.
+ * Processes that differ in key or `insecure` would not meet there, so one that finds nobody also
+ * dials where the others would be (GF_HELLO_PROBE). That dial is never accepted; the answer to it
+ * is in the texts of ENDED. */
 #ifndef GF_CHANNEL_STATE_H
 #define GF_CHANNEL_STATE_H
 
@@ -25,7 +26,7 @@
 
 /* a dial that nobody answers ends */
 #define CHANNEL_DIAL_NS UINT64_C(5000000000)
-/* nobody was met: from here on the other place is asked, too */
+/* nobody was met: from here on the other address is dialled, too */
 #define CHANNEL_PROBE_NS UINT64_C(500000000)
 /* .. and it is looked which other jobs are there */
 #define CHANNEL_OTHERS_NS UINT64_C(3000000000)
@@ -49,7 +50,7 @@ struct conn {
     /* errno; sending failed: nothing is sent any more, what has arrived is still read */
     int broken;
     bool waits_to_send; /* epoll is asked for room in the kernel */
-    bool is_shut;       /* LEAVING: all is said */
+    bool is_shut;       /* LEAVING: all was sent */
     bool authenticated; /* every frame from here on ends with a MAC */
     uint32_t in_bytes;
     uint32_t out_bytes;
@@ -57,7 +58,8 @@ struct conn {
     uint64_t since_ns;
     struct gf_auth_mac mac_in;
     struct gf_auth_mac mac_out;
-    unsigned char nonce[GF_AUTH_NONCE_BYTES]; /* of its hello: its way's other tries have it too */
+    unsigned char
+        nonce[GF_AUTH_NONCE_BYTES]; /* of its hello; the other attempts of its dial have it too */
 };
 
 struct channel {
@@ -73,10 +75,10 @@ struct channel {
     char text[320];  /* of the event handed out last */
 
     /* a member's end */
-    bool met;                               /* a coordinator, at least once */
-    uint64_t unmet_ns;                      /* it is looked for since then; 0: it is not */
-    struct dial dial, probe;                /* to the coordinator; where one of the other kind is */
-    char probe_text[GF_FRAME_REASON_BYTES]; /* what that one said; or empty */
+    bool met;                /* a coordinator, at least once */
+    uint64_t unmet_ns;       /* it is looked for since then; 0: it is not */
+    struct dial dial, probe; /* to the coordinator; to where one of the other kind would be */
+    char probe_text[GF_FRAME_REASON_BYTES]; /* the answer to the probe; or empty */
     char other_job[GF_SOCKET_NAME_BYTES];   /* the id of another job at this address; or empty */
     bool others_looked_for;
 
@@ -96,7 +98,7 @@ static inline unsigned char *conn_in(const struct channel *channel, const struct
     return channel->buffers + (size_t)conn_index(channel, conn) * CONN_BUFFER_BYTES;
 }
 
-/* Is there something for the caller of poll()? */
+/* Whether the caller of poll() gets an event. */
 typedef enum outcome { OUTCOME_NOTHING = 0, OUTCOME_EVENT /* in *event_out */ } outcome;
 
 /* channel_conn.c. A connection that is free, for fd, which has proven itself, and is closed where
@@ -112,7 +114,7 @@ outcome gf_conn_take(struct channel *channel, struct conn *conn,
 void gf_conn_leave(struct channel *channel, struct conn *conn, uint32_t word);
 void gf_conns_leaving_turn(struct channel *channel);
 void gf_conn_close(struct channel *channel, struct conn *conn);
-/* Waits, a second at most, until the other ends' kernels have what was said last. */
+/* Waits, a second at most, until the kernels of the other ends have what was sent last. */
 void gf_conns_last_words(struct channel *channel);
 
 /* channel_take.c: of a hello that is whole, or of another protocol. */

@@ -1,5 +1,6 @@
-/* The coordinator's end: who may come in. Anybody may connect; who says a hello that fits and is
- * proven has a connection, which is a number. Which process that is says its first frame. */
+/* The coordinator's end: which connections are accepted. Anybody may connect. A process whose
+ * hello is valid and proven gets a connection, which is a number; its first frame says which
+ * process it is. */
 #include "drivers/tcp/channel_state.h"
 
 #include <inttypes.h>
@@ -29,7 +30,8 @@ static gf_status job_check(struct channel *channel, const struct gf_frame_header
     return GF_OK;
 }
 
-/* Is it another try of a way that is in? One that its process has closed by now is not. */
+/* Is it another attempt of a dial that has a connection? One that its process has closed by now is
+ * not. */
 static bool is_here(const struct channel *channel, const struct pending *pending)
 {
     for (uint32_t i = 0; i < channel->conn_count; i++) {

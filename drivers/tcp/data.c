@@ -185,7 +185,7 @@ static const char *refusal(struct gf_data *data, const struct gf_frame_data_hell
     return NULL;
 }
 
-/* True: its other end was told that it may come in. */
+/* True: its other end knows that it was accepted. */
 static bool answer(struct gf_data *data, struct pending *pending)
 {
     unsigned char words[HANDSHAKE_ANSWER_BYTES_MAX];

@@ -2,10 +2,10 @@
  * over what stands. One port for as long as the link is open, one secret for each generation.
  *
  * The key of proofs and MACs is a hash of the job's key, where there is one, and the acceptor's
- * secret, which is told to members of its generation alone, in its endpoint address. So whoever has
- * only the key, or was a member of an earlier generation, proves nothing; and each proof covers kind,
- * job, ranks, generation and stream. Nothing is said after the ANSWER: from there on the descriptor
- * is the link's.
+ * secret, which only members of its generation learn, in its endpoint address. So whoever has
+ * only the key, or was a member of an earlier generation, proves nothing; and each proof covers
+ * kind, job, ranks, generation and stream. Nothing follows the ANSWER: from there on the
+ * descriptor is the link's.
  *
  * Either end may dial. While a rank dials a peer it refuses that peer's own dial if it is the lower
  * rank, and gives its own up if it is the higher one: one connection stays. */
@@ -19,8 +19,8 @@
 
 struct gf_data_taker {
     void *user;
-    /* A proven connection with rank `peer`, in either direction: fd is the taker's, nothing was said
-     * on it yet. Called inside poll(). */
+    /* A proven connection with rank `peer`, in either direction: fd is the taker's, nothing was
+     * said on it yet. Called inside poll(). */
     void (*connected)(void *user, uint32_t peer, uint32_t stream, int fd);
     /* Is that stream of that peer here already? Then a connection more is refused. */
     bool (*has)(void *user, uint32_t peer, uint32_t stream);
@@ -28,14 +28,14 @@ struct gf_data_taker {
 
 struct gf_data;
 
-/* setup: the link's. address NULL or empty: it never has a network, and of the others only has() and
- * those that close are called. */
+/* setup: the link's. address NULL or empty: it never has a network, and of the others only has()
+ * and those that close are called. */
 size_t gf_data_state_bytes(const struct gf_link_setup *setup);
 void gf_data_init(struct gf_data *data, const struct gf_link_setup *setup);
 /* From here on connections of this generation are taken, at *addr_out and at that port of
  * setup.data_addrs, by whoever proves secret_out[GF_DATA_SECRET_BYTES], which is a new one; those
- * of the generation before are refused. taker is the caller's until end(). An error, in fault(): this
- * host has no port to listen at, or not one that is free at all those addresses. */
+ * of the generation before are refused. taker is the caller's until end(). An error, in fault():
+ * this host has no port to listen at, or not one that is free at all those addresses. */
 gf_status gf_data_begin(struct gf_data *data, uint32_t generation, uint32_t rank, uint32_t world,
                         const struct gf_data_taker *taker, unsigned char *secret_out,
                         struct gf_addr *addr_out);
@@ -59,7 +59,8 @@ int gf_data_error(const struct gf_data *data, uint32_t peer);
 /* Why this process could not take a connection, as errno; 0: for a second it could, or another
  * generation has begun since. */
 int gf_data_lacks(const struct gf_data *data);
-/* Of files: what this process needs beside these connections, and what it may have; 0: not known. */
+/* Of files: what this process needs beside these connections, and what it may have; 0: not
+ * known. */
 #define GF_DATA_FILES_LEAST 13u
 uint32_t gf_data_files_max(void);
 void gf_data_end(struct gf_data *data); /* of the generation; the port stays */

@@ -1,8 +1,8 @@
-/* Data connections that are to go by a device of link.devices which is not alone on its network
- * (networks.h): the end that dials binds its socket to the device, the end that accepts does so
- * where packets come in by it. A socket that is bound takes no packet that comes in by another
- * device; so a connection that does not come to stand is tried without, and where that may happen
- * later, or the traffic goes by one device after all, a warning says so, once a generation. */
+/* Data connections that use one of several devices of this host on the same network (networks.h).
+ * The end that dials binds its socket to the device; the end that accepts does so where the
+ * packets come in by it. A bound socket takes no packet that comes in by another device. So a
+ * connection that cannot be made is tried again without the device. Where packets may take
+ * another device later, or where all of them take one, a warning says so, once a generation. */
 #include "drivers/tcp/data_state.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 
 #include "drivers/networks.h"
 
-/* The worse one is said though the other was. */
+/* The worse warning is given even after the other one. */
 enum { TOLD_MAY_END = 1, TOLD_ONE_DEVICE };
 
 uint32_t gf_data_device_dials(const struct dial *dial)

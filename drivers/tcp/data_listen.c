@@ -1,5 +1,5 @@
-/* Where a rank takes data connections: one port, at its address on the way to the job's, and at those
- * of the devices that carry messages. */
+/* Where a rank listens for data connections: at one port, on the address by which it reaches the
+ * job's address, and on the addresses of the devices that carry messages. */
 #include "drivers/tcp/data_state.h"
 
 #include <arpa/inet.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Each process begins at another place of the range: a port that a dead rank has left should refuse
+/* Each process begins at another port of the range: a port that a dead rank has left should refuse
  * for a while. */
 static int listen_within(const struct gf_data *data, struct gf_addr *at, struct gf_fault *fault_out)
 {

@@ -1,4 +1,4 @@
-/* What data*.c share. */
+/* What data.c, data_listen.c and data_device.c share. */
 #ifndef GF_DATA_STATE_H
 #define GF_DATA_STATE_H
 
@@ -30,7 +30,7 @@ gf_status gf_data_listen(struct gf_data *data, struct gf_addr *addr_out);
 
 /* ---- data_device.c ---- */
 
-/* To which device its tries are to be bound; 0: to none. */
+/* The device to which its attempts are bound; 0: none. */
 uint32_t gf_data_device_dials(const struct dial *dial);
 /* The connection stands. */
 void gf_data_device_dialled(struct gf_data *data, const struct dial *dial);

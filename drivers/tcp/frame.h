@@ -1,6 +1,6 @@
 /* Frames of the control channel as they are on the wire, and of the handshake of any connection
- * (handshake.h). The first 28 bytes of a header are the same in every version of the protocol, so that two versions
- * can name each other. */
+ * (handshake.h). The first 28 bytes of a header are the same in every version of the protocol, so
+ * that two versions can name each other. */
 #ifndef GF_TCP_FRAME_H
 #define GF_TCP_FRAME_H
 
@@ -13,8 +13,8 @@
 #define GF_FRAME_HEADER_BYTES 32u
 #define GF_FRAME_BYTES_MAX (GF_FRAME_HEADER_BYTES + GF_CHANNEL_PAYLOAD_MAX)
 
-/* Kinds from here up are the driver's own, those below belong to lib/control/frames.h. The first four
- * are the handshake. */
+/* Kinds from here up are the driver's own, those below belong to lib/control/frames.h. The first
+ * four are the handshake. */
 #define GF_FRAME_DRIVER 0x80000000u
 #define GF_FRAME_NONCE (GF_FRAME_DRIVER | 1u)   /* the first of a connection, by who accepts it */
 #define GF_FRAME_HELLO (GF_FRAME_DRIVER | 2u)   /* by who dials */
@@ -56,7 +56,7 @@ struct gf_frame_data_hello {
     uint32_t about; /* generation << 8 | stream */
 };
 #define GF_HELLO_KEYED 1u /* this process has a key_file */
-#define GF_HELLO_PROBE 4u /* it meets elsewhere: never let in, it wants to hear why not */
+#define GF_HELLO_PROBE 4u /* a dial of the probe: never accepted, it wants to hear why not */
 
 void gf_frame_header_put(struct gf_put *put, uint32_t kind, uint32_t payload_bytes, uint64_t job_id,
                          uint32_t from);

@@ -1,4 +1,5 @@
-/* What ways and doors share, and the words of the handshake (handshake.h has the order). */
+/* What dials and the accepting end share, and the messages of the handshake (handshake.h has
+ * their order). */
 #include "drivers/tcp/handshake.h"
 #include "drivers/descriptors.h"
 

@@ -1,32 +1,33 @@
-/* How two processes of a job meet over sockets: one handshake, for connections of the control channel
- * (channel_*.c) and of the link (data*.c). Who accepts speaks first, with a nonce that is new for
- * each connection, so that a hello that was heard before fits no other:
+/* The handshake of two processes of a job, for connections of the control channel (channel_*.c)
+ * and of the link (data*.c). The acceptor speaks first, with a nonce that is new for each
+ * connection, so that a hello that was overheard fits no other connection:
  *
- *     who accepts                                  who dials
+ *     acceptor                                     dialler
  *     NONCE   a new one                         ->
  *                                               <- HELLO   who it is, a nonce, the proof
- *     ANSWER  come in; with a MAC               ->
+ *     ANSWER  accepted; with a MAC              ->
  *       or REFUSAL  why not                     ->
  *
- * The proof is a keyed hash of all that was said before it. Its key is that of the job; of a data
- * connection it is made from that and from the acceptor's secret. MACs have keys from all of NONCE
- * and HELLO, so that the ANSWER proves who accepts. Without a key there is no proof and no MAC: then
- * the kernel says whose process the other end is, or the job is insecure.
+ * All messages before the proof are the transcript; the proof is a keyed hash of it. Its key is
+ * the job's key; for a data connection the key is derived from that and from the acceptor's
+ * secret. The keys of MACs are derived from all of NONCE and HELLO, so that the ANSWER proves who
+ * the acceptor is. Without a key there is no proof and no MAC: then the kernel says whose process
+ * the other end is, or the job is insecure.
  *
- * Who dials (handshake_dial.c): a way has a few tries.
+ * The dialler (handshake_dial.c): a dial makes up to HANDSHAKE_ATTEMPTS_MAX connection attempts.
  *
- *     a try    FREE -> CONNECTING -> NONCE -> ANSWER -> the connection is the way's; the other
- *                                                       tries end
+ *     an attempt   FREE -> CONNECTING -> NONCE -> ANSWER -> the dial has its connection; the other
+ *                                                           attempts end
  *
- * One that says nothing for a while stays open, and the next begins beside it; the oldest gives way
- * where all are open. Whatever comes that is no handshake ends that try alone. So silence proves
- * nothing, and a stranger who says a nonce and then nothing is as one who is silent.
+ * An attempt that hears nothing for a while stays open, and the next one begins beside it. Where
+ * all are open, the oldest is replaced. Bytes that are no handshake end their own attempt alone.
+ * So silence proves nothing, and a stranger who sends a nonce and then nothing counts as silent.
  *
- * Who accepts (handshake_accept.c): a connection that has not proven who it is has a pending slot and one
- * hello's room. Slots are shared among source addresses: where none is free, the oldest connection
- * of the address that has most gives way. None is closed because time has passed. What is about them
- * is in an epoll of its own, served after all others and for a bounded number of events a poll. So
- * strangers cost no more than that, however many they are. */
+ * The acceptor (handshake_accept.c): a connection that has proven nothing yet has a pending slot
+ * with room for one hello. Slots are shared among source addresses: where none is free, the
+ * oldest connection of the address that has most is dropped. None is closed because time has
+ * passed. Their events have an epoll of their own, which is served after all others, a bounded
+ * number of events a poll. So strangers cost no more than that, however many they are. */
 #ifndef GF_TCP_HANDSHAKE_H
 #define GF_TCP_HANDSHAKE_H
 
@@ -35,10 +36,10 @@
 
 #define HANDSHAKE_RETRY_FIRST_NS UINT64_C(20000000)
 #define HANDSHAKE_RETRY_MAX_NS UINT64_C(200000000)
-/* a try that says nothing; doubled each time */
+/* an attempt that hears nothing; doubled each time */
 #define HANDSHAKE_BOUND_FIRST_NS UINT64_C(200000000)
 #define HANDSHAKE_BOUND_MAX_NS UINT64_C(1600000000)
-/* who has proven nothing and is refused hears why: so many in HANDSHAKE_REASONS_NS */
+/* a process that has proven nothing and is refused hears why: so many in HANDSHAKE_REASONS_NS */
 #define HANDSHAKE_REASONS_MAX 16u
 #define HANDSHAKE_REASONS_NS UINT64_C(100000000)
 /* system events about connections that are nobody's yet: each has two, and so 16 are looked at */
@@ -48,9 +49,9 @@
 #define HANDSHAKE_PENDING_SPARE 64u /* slots beside one for each process that may come */
 #define HANDSHAKE_FILES_SPARE 128u  /* descriptors that strangers leave to the process */
 #define HANDSHAKE_ATTEMPTS_MAX 4u
-#define HANDSHAKE_ATTEMPTS_BOUND 2u /* of a way, before it is tried without its device */
+#define HANDSHAKE_ATTEMPTS_BOUND 2u /* of a dial, before it is tried without its device */
 
-/* What two ends say to each other before either is believed, in a row. */
+/* The transcript: what the two ends send before either is believed, one message after the other. */
 #define HANDSHAKE_NONCE_BYTES (GF_FRAME_HEADER_BYTES + GF_FRAME_NONCE_BYTES)
 #define HANDSHAKE_HELLO_BYTES (GF_FRAME_HEADER_BYTES + GF_FRAME_HELLO_BYTES)
 #define HANDSHAKE_TRANSCRIPT_BYTES (HANDSHAKE_NONCE_BYTES + HANDSHAKE_HELLO_BYTES)
@@ -74,20 +75,20 @@ struct pending {
     unsigned char transcript[HANDSHAKE_TRANSCRIPT_BYTES];
 };
 
-/* What all ways and doors of a channel, or of a link, share. */
+/* What all dials and the accepting end of a channel, or of a link, share. */
 struct handshake {
     const char *what; /* "control channel": for texts */
     uint64_t job_id;
     uint32_t from; /* what headers call the sender: a rank, or GF_RANK_NONE */
     uint64_t keepalive_ns;
     struct gf_log log;
-    char address_text[GF_TEXT_MAX]; /* where the door is: for texts */
+    char address_text[GF_TEXT_MAX]; /* where it listens: for texts */
     struct gf_auth_source source;
     int epoll_fd;     /* of all */
     int strangers_fd; /* of listeners and pending connections, which epoll_fd watches */
     struct gf_fault fault;
     char text[240]; /* of because() */
-    /* the door */
+    /* the accepting end */
     uint32_t hello_kind;
     struct pending *pending;
     struct source *sources;
@@ -98,7 +99,7 @@ struct handshake {
     uint64_t lacked_ns;
     uint64_t accepted;
     uint32_t strangers; /* connections rejected or dropped, for the log */
-    uint32_t reasons;   /* of those that were told why, since .. */
+    uint32_t reasons;   /* of those that heard why, since .. */
     uint64_t reasons_since_ns;
 };
 
@@ -106,7 +107,7 @@ struct handshake {
 #define HANDSHAKE_ABOUT_PENDING (1u << 31)   /* | slot; this bit: of strangers_fd */
 #define HANDSHAKE_ABOUT_LISTENER (3u << 30)  /* | descriptor */
 #define HANDSHAKE_ABOUT_STRANGERS (1u << 30) /* strangers_fd itself */
-#define HANDSHAKE_ABOUT_ATTEMPT (1u << 29)   /* | way * HANDSHAKE_ATTEMPTS_MAX | slot */
+#define HANDSHAKE_ABOUT_ATTEMPT (1u << 29)   /* | dial * HANDSHAKE_ATTEMPTS_MAX | slot */
 
 /* ---- handshake.c ---- */
 
@@ -129,8 +130,8 @@ gf_status gf_handshake_epoll_set(struct handshake *handshake, int operation, int
 /* How many descriptors strangers leave to the process. */
 void gf_handshake_descriptors_look(struct handshake *handshake);
 
-/* The words. said[HANDSHAKE_TRANSCRIPT_BYTES]: what both ends have said lies in a row, NONCE then HELLO, and the
- * proof is the end of it, over all that comes before. */
+/* The messages. transcript[HANDSHAKE_TRANSCRIPT_BYTES] holds NONCE and then HELLO. The proof is the
+ * end of HELLO, and covers all before it. */
 void gf_transcript_put_nonce(struct handshake *handshake, unsigned char *transcript);
 struct gf_frame_header gf_transcript_header_of(const unsigned char *transcript); /* the hello's */
 struct gf_frame_hello gf_transcript_hello_of(const unsigned char *transcript);
@@ -152,7 +153,7 @@ typedef enum attempt_state {
     HANDSHAKE_ATTEMPT_FREE = 0,
     HANDSHAKE_ATTEMPT_CONNECTING,
     HANDSHAKE_ATTEMPT_NONCE, /* .. is awaited */
-    HANDSHAKE_ATTEMPT_ANSWER /* .. is awaited, the hello is said */
+    HANDSHAKE_ATTEMPT_ANSWER /* .. is awaited, the hello was sent */
 } attempt_state;
 
 struct attempt {
@@ -164,13 +165,13 @@ struct attempt {
     unsigned char in[HANDSHAKE_REFUSAL_BYTES];
 };
 
-/* What a poll of a way, or an event at one of its tries, has come to. */
+/* What a poll of a dial, or an event at one of its attempts, has led to. */
 typedef enum dial_event {
     DIAL_NOTHING = 0,
     DIAL_CONNECTED, /* `fd` is a connection that the acceptor takes; the caller's */
     DIAL_REFUSED,   /* what listens there says `text`, and why by `code` */
     DIAL_STRANGER,  /* what listens there is not whom we look for: `text` */
-    DIAL_ENDED      /* a try ended by `error`, an errno: `text` */
+    DIAL_ENDED      /* an attempt ended by `error`, an errno: `text` */
 } dial_event;
 
 struct dial {
@@ -182,18 +183,18 @@ struct dial {
     struct gf_addr to;
     struct gf_addr from;
     uint32_t device; /* to which it is bound, beside `from`; 0: to none (data_device.c) */
-    char name[GF_SOCKET_NAME_BYTES]; /* in place of both; empty: none */
+    char name[GF_SOCKET_NAME_BYTES]; /* instead of both; empty: none */
     struct gf_auth auth;
-    unsigned char nonce[GF_AUTH_NONCE_BYTES]; /* the same in all tries, which shows that they are */
+    unsigned char nonce[GF_AUTH_NONCE_BYTES]; /* the same in all attempts of a dial */
     uint64_t began_ns;
-    uint64_t next_ns; /* the next try begins */
+    uint64_t next_ns; /* the next attempt begins */
     uint64_t retry_ns;
     uint64_t bound_ns;
     uint32_t tried;
     struct attempt attempts[HANDSHAKE_ATTEMPTS_MAX];
     /* of the last news */
     int error;
-    int kernel_error; /* .. of the last try that the kernel ended; 0: of none yet */
+    int kernel_error; /* .. of the last attempt that the kernel ended; 0: of none yet */
     gf_status code;
     char text[GF_FRAME_REASON_BYTES];
     /* DIAL_CONNECTED */
@@ -209,7 +210,7 @@ dial_event gf_dial_poll(struct handshake *handshake, struct dial *dial, uint64_t
 dial_event gf_dial_take(struct handshake *handshake, struct dial *dial, uint32_t slot,
                         uint64_t now_ns);
 bool gf_dial_has_attempts(const struct dial *dial);
-/* All tries end; an acceptor that may take one hears that this process lives. */
+/* All attempts end; an acceptor that may have taken one hears that this process lives. */
 void gf_dial_end(const struct handshake *handshake, struct dial *dial);
 void gf_dial_forked(const struct dial *dial);
 

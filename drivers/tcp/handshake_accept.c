@@ -1,4 +1,5 @@
-/* Who accepts (handshake.h): anybody may connect, and has a slot until a whole hello is here. */
+/* The accepting end (handshake.h): anybody may connect, and a connection has a slot until its
+ * whole hello has arrived. */
 #include "drivers/tcp/handshake.h"
 #include "drivers/descriptors.h"
 
@@ -11,7 +12,7 @@
 
 #define REST_NS UINT64_C(100000000)
 /* A process that lacks what connections take has room for some of them: one that comes soon
- * afterwards does not show that the others will. Who dials tries again each 0.2 s. */
+ * afterwards does not show that the others will. A dialler tries again each 0.2 s. */
 #define LACK_NS UINT64_C(1000000000)
 
 static void stranger_log(struct handshake *handshake, gf_log_level level, const char *what)
@@ -84,7 +85,7 @@ static uint32_t source_find(const struct handshake *handshake, const struct gf_a
     return found;
 }
 
-/* Does `a` give way before `b`? */
+/* Is `a` dropped before `b`? */
 static bool goes_before(const struct handshake *handshake, const struct pending *a,
                         const struct pending *b)
 {
@@ -93,7 +94,7 @@ static bool goes_before(const struct handshake *handshake, const struct pending 
     return (a_holds != b_holds) ? (a_holds > b_holds) : (a->number < b->number);
 }
 
-/* A free slot; full: the one whose connection gives way. */
+/* A free slot; where all are taken, the one whose connection is dropped. */
 static struct pending *slot_find(const struct handshake *handshake, bool full)
 {
     struct pending *found = NULL;
@@ -182,7 +183,8 @@ static void lack(struct handshake *handshake, int error, uint64_t now_ns)
     handshake->lacked_ns = now_ns;
 }
 
-/* Who asks to be let in stays in the listener, which would wake a sleeper at once, again and again. */
+/* A connection that is not accepted stays in the listener's queue, which would wake a sleeper at
+ * once, again and again. */
 static void rest(struct handshake *handshake, uint64_t now_ns)
 {
     handshake->rest_until_ns = now_ns + REST_NS;

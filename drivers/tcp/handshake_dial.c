@@ -1,9 +1,9 @@
-/* Who dials: a way and its tries (handshake.h has their states).
+/* The dialling end: a dial and its connection attempts (handshake.h has their states).
  *
- *     a try begins       at once; HANDSHAKE_BOUND_.. after one that is still open; HANDSHAKE_RETRY_.. after
- *                        the last open one has ended
- *     one gives way      to the next, where all are open: the oldest
- *     all end            when one is answered, and with the way */
+ *     an attempt begins    at once; HANDSHAKE_BOUND_.. after one that is still open;
+ *                          HANDSHAKE_RETRY_.. after the last open one has ended
+ *     one is replaced      by the next, where all are open: the oldest
+ *     all end              when one is answered, and with the dial */
 #include "drivers/tcp/handshake.h"
 
 #include <errno.h>
@@ -93,7 +93,7 @@ bool gf_dial_has_attempts(const struct dial *dial)
     return false;
 }
 
-/* The try has come to nothing. */
+/* The attempt has failed. */
 __attribute__((format(printf, 7, 8))) static dial_event attempt_end(
     const struct handshake *handshake, struct dial *dial, struct attempt *one, uint64_t now_ns,
     dial_event news, int error, const char *format, ...)
@@ -194,7 +194,7 @@ static dial_event connected(struct handshake *handshake, struct dial *dial, stru
     return DIAL_NOTHING;
 }
 
-/* How long the frame is that begins with this header; 0: nothing that is said at this point. */
+/* The size of the frame that begins with this header; 0: no frame that may come at this point. */
 static uint32_t frame_bytes(const struct dial *dial, const struct attempt *one,
                             const struct gf_frame_header *header)
 {

@@ -1,5 +1,5 @@
-/* Where the socket link gets its connections from: whoever dials, accepts and proves them hands
- * them over here. */
+/* Where the socket link gets its connections from: data.c dials, accepts and proves them, and
+ * hands them over here. */
 #ifndef GF_LINK_TCP_H
 #define GF_LINK_TCP_H
 

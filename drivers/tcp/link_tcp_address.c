@@ -1,11 +1,12 @@
-/* The way to peers: endpoint addresses, and who is dialled where.
+/* Reaching peers: endpoint addresses, and which rank is dialled where.
  *
- * An endpoint address is the head below: the places at which this rank is dialled and the secret of its
- * generation, which only members are told. What data.h hands over is a proven connection of that peer.
+ * An endpoint address is the head below: the addresses at which this rank is dialled, and the
+ * secret of its generation, which only members learn. What data.h hands over is a proven connection
+ * of that peer.
  *
- * Of two ranks the one with the lower number dials; the other one does so, too, once a second has passed, as
- * there are networks where only one of the two ways is open. A peer counts as connected when its
- * HELLO has come on stream 0: so a message has gone each way before the first step. */
+ * Of two ranks the one with the lower number dials; the other one does so, too, once a second has
+ * passed, because some networks pass only one of the two directions. A peer counts as connected
+ * when its HELLO has come on stream 0: so a message has gone each way before the first step. */
 #include "drivers/tcp/link_tcp_state.h"
 
 #include <errno.h>

@@ -1,7 +1,10 @@
-/* See link_tcp_frame.h.
+/* The header of a frame (link_tcp_frame.h), by offset in bytes:
  *
- *     0 checksum of the rest | 4 magic, kind | 8 tag | 16 size | 20 offset | 24 bytes | 28 number |
- * 32 returned | 36 checksum of the payload | 40 zeroes */
+ *      0  checksum of the rest     24  bytes of the payload
+ *      4  magic, kind              28  number of the receive
+ *      8  tag                      32  blocks given back
+ *     16  size of the message      36  checksum of the payload
+ *     20  offset in the message    40  zeroes */
 #include "drivers/tcp/link_tcp_frame.h"
 
 #include <endian.h>

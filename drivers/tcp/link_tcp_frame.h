@@ -1,6 +1,7 @@
-/* The frames of the socket link: a header of 64 bytes, little-endian, of which 40 mean something, and
- * a payload. What they mean: link_tcp.c. A kernel copies payloads faster that begin at a multiple of
- * 64 in the stream: 64 KiB between two hosts of one machine took 6 % longer behind 40 bytes. */
+/* The frames of the socket link: a header of 64 bytes, little-endian, of which 40 mean something,
+ * and a payload. What they mean: link_tcp.c. A kernel copies payloads faster that begin at a
+ * multiple of 64 in the stream: 64 KiB between two hosts of one machine took 6 % longer behind 40
+ * bytes. */
 #ifndef GF_LINK_TCP_FRAME_H
 #define GF_LINK_TCP_FRAME_H
 

@@ -1,11 +1,11 @@
-/* Messages that came before their receive. A peer's credit is a buffer of blocks; a message takes
- * as many as its first frame needs, wherever they lie, so receives may be posted in any order
- * without a gap being of no use. Who takes them is the peer, within the credit that it was told;
- * who gives them back is this rank.
+/* Messages that came before their receive was posted. A peer's credit is a buffer of blocks. A
+ * message takes as many blocks as its first frame needs, wherever they lie, so receives may be
+ * posted in any order and leave no useless gaps. The peer takes blocks, within the credit that it
+ * has; this rank gives them back.
  *
- * blocks  [0 1 2 3 4 5 6 7]   chain[] leads from a block to the next of its message, or of the free
- * ones late[]  an entry for each message: no more than blocks, for those with credit, and requests,
- * for those without */
+ *     chain[]   leads from a block to the next one of its message, or of the free blocks
+ *     late[]    an entry for each message: as many as blocks, for messages with credit, and as many
+ *               as requests, for messages without */
 #include "drivers/tcp/link_tcp_state.h"
 
 #include <string.h>

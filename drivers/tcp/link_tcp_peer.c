@@ -1,9 +1,9 @@
 /* The connections of a peer: how they come, and how they end. They end together.
  *
- * A connection that ends is most often the last word of a process that has ended, or left on
- * purpose, and the control channel says so better: whom it was about, and what follows. So its
- * requests are told a second later; until then what had arrived is read, and receives that are
- * posted for it still find it. Bytes that break a rule are told at once. */
+ * A connection mostly ends because its process has ended, or has left on purpose, and the control
+ * channel reports that better: which process it was, and what follows. So the requests of a peer
+ * fail a second after its connection has ended. Until then what had arrived is read, and receives
+ * that are posted for it still find it. Bytes that break a rule fail the requests at once. */
 #include "drivers/tcp/link_tcp_state.h"
 
 #include <arpa/inet.h>

@@ -1,6 +1,6 @@
-/* Why a peer has not been reached, in words: both ends, the address that was dialled, the device,
- * what the kernel says, and what to set. Or what this rank lacks itself, which is no fault of the
- * peer's. */
+/* The text that says why a peer was not reached: both ends, the address that was dialled, the
+ * device, what the kernel says, and which setting may help. Or the text that says what this rank
+ * lacks itself, which is no fault of the peer. */
 #include "drivers/tcp/link_tcp_state.h"
 
 #include <arpa/inet.h>

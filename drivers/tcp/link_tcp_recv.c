@@ -1,7 +1,8 @@
-/* What comes in. A call of the kernel reads the payload under way to where it belongs, and behind
- * it into in[] the header that follows. Small payloads are read together with their header, and
- * copied from there; one that leaves whole and is large for that goes straight to the receive whose
- * turn it is. Few calls matter more than few copies: one takes as long as 20 KiB do. */
+/* The receiving half of the socket link. One system call reads the payload under way to its
+ * destination, and into in[] the header that follows it. Small payloads are read together with
+ * their header, and copied from there. A payload that was sent whole and is too large for that is
+ * read straight into the receive that is next. System calls cost more than copies: a call takes
+ * as long as a copy of 20 KiB. */
 #include "drivers/tcp/link_tcp_state.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
-/* What leaves. Stream 0 carries, in this order: words to the peer, beginnings of messages, the rest
- * of messages that it is ready for; the other streams carry such rests alone. One call of the
- * kernel takes a batch: as many frames as are due, until they are 512 KiB. So a vote waits for no
- * more than the batch under way. */
+/* The sending half of the socket link. Stream 0 carries, in this order: control frames,
+ * beginnings of messages, and the rest of messages for which the peer is ready. The other streams
+ * carry such rests alone. One system call sends a batch: all frames that are due, up to 512 KiB.
+ * So a vote waits for no more than the batch under way. */
 #include "drivers/tcp/link_tcp_state.h"
 
 #include <errno.h>
@@ -368,8 +368,8 @@ static void send_numbered(struct gf_tcp_peer *peer, struct gf_req *req, uint32_t
     gf_tcp_list_add(&peer->sending, req);
 }
 
-/* An early READY has no send of its tag before it: it would have met that (gf_tcp_ready_heard()).
- */
+/* An early READY has no send of its tag before it: it would have met that
+ * (gf_tcp_ready_heard()). */
 void gf_tcp_send_begin(struct gf_tcp_peer *peer, struct gf_req *req)
 {
     for (uint32_t i = 0; i < peer->early_count; i++) {

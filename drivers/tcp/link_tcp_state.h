@@ -1,5 +1,5 @@
-/* What the files of the socket link share; tests of it include this too. The protocol is described in
- * link_tcp.c.
+/* What the files of the socket link share; tests of it include this too. The protocol is described
+ * in link_tcp.c.
  *     link_tcp.c         the driver table: posting, testing, progress, sleeping, opening, closing
  *     link_tcp_frame.c   headers
  *     link_tcp_send.c    what goes out: words to the peer, beginnings of messages, and their rest
@@ -26,8 +26,8 @@
 #define TCP_ENDPOINT_BYTES_MAX 256u
 #define TCP_ADDRS_MAX 4u      /* addresses of a rank that carry its messages */
 #define TCP_BLOCK_BYTES 1024u /* credit is counted in these */
-/* Credit of each peer, where the setup names none: an equal share of .._ALL, but no less and no more
- * than this. */
+/* Credit of each peer, where the setup names none: an equal share of .._ALL, but no less and no
+ * more than this. */
 #define TCP_CREDIT_BYTES_MIN (256u << 10)
 #define TCP_CREDIT_BYTES_MAX (1024u << 10)
 #define TCP_CREDIT_BYTES_ALL (4096u << 10)
@@ -161,7 +161,7 @@ struct gf_tcp_peer {
     uint64_t met_ns;      /* since then it is to be reached by connections; 0: it is not */
     bool greeted;         /* its HELLO came */
     bool greets;          /* ours is to leave */
-    bool ended, notified; /* a connection ended; its requests were told */
+    bool ended, notified; /* a connection ended; its requests have failed */
     uint64_t ended_ns;
     int ended_error;     /* errno, or 0: closed there, or bytes that broke a rule */
     uint32_t addr_count; /* since met_ns: where it is dialled */
@@ -223,12 +223,12 @@ static inline uint32_t gf_tcp_blocks(uint32_t bytes)
     return (bytes == 0) ? 1 : (bytes + TCP_BLOCK_BYTES - 1) / TCP_BLOCK_BYTES;
 }
 
-/* A message up to this size leaves whole where credit allows it: half of the credit, and no more than
- * a frame. It leaves on stream 0; where there are others, they take their share of more than
+/* A message up to this size leaves whole where credit allows it: half of the credit, and no more
+ * than a frame. It leaves on stream 0; where there are others, they take their share of more than
  * TCP_WHOLE_BYTES_MIN. With several peers a rank most often sends to one and receives from another,
- * so no frame goes back on which credit rides, and what has none is announced behind all that has: a
- * ring of four at 1 Gbit/s had 0.89 of the link. A receive of more tells READY when it is posted, so
- * both ends go by the credit that the receiver gave. */
+ * so no frame goes back on which credit rides, and what has none is announced behind all that has:
+ * a ring of four at 1 Gbit/s had 0.89 of the link. A receive of more tells READY when it is posted,
+ * so both ends go by the credit that the receiver gave. */
 static inline uint32_t gf_tcp_whole_bytes(const struct gf_link_setup *setup, uint32_t credit_blocks)
 {
     uint32_t bytes = credit_blocks / 2 * TCP_BLOCK_BYTES;
@@ -281,7 +281,8 @@ gf_status gf_tcp_endpoint(struct gf_link *link, void *endpoint_out, size_t *size
 gf_status gf_tcp_connect(struct gf_link *link, uint32_t peer, const void *endpoint,
                          size_t size_bytes);
 
-/* link_tcp_reach.c. A connection to it is still to come. True: what was tried has failed, and that is said. */
+/* link_tcp_reach.c. A connection to it is still to come. True: what was tried has failed, and that
+ * is said. */
 bool gf_tcp_reach_failed(const struct gf_tcp_peer *peer, struct gf_fault *fault_out);
 
 /* link_tcp.c. Its answer; it is in no list of its peer any more. */
@@ -327,8 +328,8 @@ void gf_tcp_credit_give(struct gf_tcp_peer *peer, uint32_t blocks);
 void gf_tcp_peer_init(struct gf_tcp_peer *peer);
 /* All connections are closed; its requests are the caller's to end. */
 void gf_tcp_peer_close(struct gf_tcp_peer *peer);
-/* A connection ended, with errno or 0: nothing is written any more, what has arrived is still read.
- */
+/* A connection ended, with errno or 0: nothing is written any more, what has arrived is still
+ * read. */
 void gf_tcp_stream_ended(struct gf_tcp_stream *stream, int error);
 /* The peer broke a rule, or bytes were damaged: it ends at once, and the link has failed. */
 __attribute__((format(printf, 2, 3))) void gf_tcp_violated(struct gf_tcp_stream *stream,

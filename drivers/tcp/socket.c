@@ -1,4 +1,4 @@
-/* Sockets of the control channel: addresses as text, options, listening and connecting. */
+/* Sockets: addresses as text, options, listening and connecting. */
 #include "drivers/tcp/socket.h"
 #include "drivers/descriptors.h"
 #include "drivers/lines.h"
@@ -110,13 +110,13 @@ void gf_socket_options_set(int fd, uint64_t keepalive_ns)
      * arrived: with the shortest period there is less time for it, or three periods would not be
      * enough. */
     option_set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, (period_s > 1) ? 2000 * period_s : 1500);
-    /* Few small frames: each is sent again every 200 ms, not after 200, 600 and 1,400. Else a network
-     * that loses one packet of ten ends a connection within minutes. */
+    /* Few small frames: each is sent again every 200 ms, not after 200, 600 and 1,400. Else a
+     * network that loses one packet of ten ends a connection within minutes. */
     option_set(fd, IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS, 1);
 }
 
-/* Half of the time is idle, and probes fill the rest. What was sent and is not acknowledged ends the
- * connection as early; so does a probe, as the kernel counts it by TCP_USER_TIMEOUT, too. */
+/* Half of the time is idle, and probes fill the rest. What was sent and is not acknowledged ends
+ * the connection as early; so does a probe, as the kernel counts it by TCP_USER_TIMEOUT, too. */
 void gf_socket_watch(int fd, uint64_t keepalive_ns)
 {
     uint64_t period_s = period_of(keepalive_ns);
@@ -129,8 +129,8 @@ void gf_socket_watch(int fd, uint64_t keepalive_ns)
     option_set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 1000 * period_s);
 }
 
-/* Two probes more than the control channel has: where a network is gone, that one says so first, and
- * nobody takes it for a broken connection between two ranks, one of whom would have to go. */
+/* Two probes more than the control channel has: where a network is gone, that one says so first,
+ * and nobody takes it for a broken connection between two ranks, one of whom would have to go. */
 void gf_socket_carries_messages(int fd, uint64_t keepalive_ns)
 {
     option_set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 0);

@@ -1,5 +1,4 @@
-/* Sockets of the control channel: addresses as text, options, listening and connecting. Nothing
- * waits. */
+/* Sockets: addresses as text, options, listening and connecting. No call blocks. */
 #ifndef GF_TCP_SOCKET_H
 #define GF_TCP_SOCKET_H
 

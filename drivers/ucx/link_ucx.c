@@ -1,14 +1,14 @@
-/* Messages over UCX (libucp, tag-matched). Each request of UCX lives in the caller's memory: UCX writes its part into
- * gf_req.front and calls back, on the caller's thread from inside a post or progress(), when it has
- * ended. All that is under way is on one list, because some requests can only be ended by
- * destroying the worker (link_ucx_open.c): sends cannot be cancelled at all, nor receives that a
- * large message has met.
+/* Messages over UCX (libucp, tag-matched). Each request of UCX lives in the caller's memory: UCX
+ * writes its part into gf_req.front and calls back, on the caller's thread from inside a post or
+ * progress(), when it has ended. All that is under way is on one list, because some requests can
+ * only be ended by destroying the worker (link_ucx_open.c): sends cannot be cancelled at all, nor
+ * receives that a large message has met.
  *
  * There is no error handling by UCX (err_mode PEER). That a peer is gone is the control channel's
  * news, that a fabric gave it up way_lost()'s.
  *
- * UCX's pools grow with the largest window ever seen: in the first steps. Later it allocates now and
- * then, over its tcp for one message in some twenty (test_link_ucx_memory.c).
+ * UCX's pools grow with the largest window ever seen: in the first steps. Later it allocates now
+ * and then, over its tcp for one message in some twenty (test_link_ucx_memory.c).
  *
  * UCX sets up its connections lazily, too, which the first large message to a peer begins. If a
  * peer dies before that is done UCX may end the process ("got REQ message", 1.13 to 1.23). */
@@ -148,8 +148,8 @@ static gf_status send_post(struct gf_link *link, uint32_t to, uint64_t tag, gf_m
     gf_status status = post_begin(ucx, to, tag, data, size_bytes, true, req, &param);
     if (status != GF_OK) return status;
     param.cb.send = send_ended;
-    /* The threshold of UCX for quick completion counts: a slice of a ring goes at once, where UCX would
-     * announce it and await the peer's answer (over rc 64 KiB in 0.79 of the speed). */
+    /* The threshold of UCX for quick completion counts: a slice of a ring goes at once, where UCX
+     * would announce it and await the peer's answer (over rc 64 KiB in 0.79 of the speed). */
     param.op_attr_mask |= UCP_OP_ATTR_FLAG_FAST_CMPL;
     result = ucp_tag_send_nbx(ucx->endpoints[to], (const void *)(uintptr_t)data, size_bytes,
                               wire_tag(ucx->setup.rank, tag), &param);
@@ -170,7 +170,8 @@ static gf_status recv_post(struct gf_link *link, uint32_t from, uint64_t tag, gf
     gf_status status = post_begin(ucx, from, tag, data, size_bytes, false, req, &param);
     if (status != GF_OK) return status;
     param.cb.recv = recv_ended;
-    /* Never at once without the callback: it alone learns how long a message was that did not fit. */
+    /* Never at once without the callback: it alone learns how long a message was that did not
+     * fit. */
     param.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
     result = ucp_tag_recv_nbx(ucx->worker, (void *)(uintptr_t)data, size_bytes, wire_tag(from, tag),
                               UINT64_MAX, &param);

@@ -3,8 +3,8 @@
  *     link.transports names one for CUDA (cuda_copy): UCX leaves out what is not named, whatever it
  *         was built with
  *     CUDA is among the memory types of the context that came of it
- *     UCX has registered the arena that was told at open, as CUDA's: one that cannot would stage each
- *         message in a memory of its own, in place of ours
+ *     UCX has registered the arena that was told at open, as CUDA's: a UCX that cannot would stage
+ *         each message in memory of its own, in place of ours
  *     the address is one of that arena
  * A registration stands as soon as one of UCX's memory domains gives one, which may be the one that
  * copies and not the card's (openucx/ucx issue 7989), and UCX 1.18.1 may register by dmabuf and not

@@ -1,8 +1,8 @@
 /* UCX itself: its settings, its log and faults, and how a link comes and goes.
  *
  * The library opens it when the join has shown ranks of several nodes, and all of them have a
- * fabric. What the configuration says (TLS, NET_DEVICES) is set by ucp_config_modify() and wins over
- * the environment. Every other UCX_* variable applies as in any UCX program.
+ * fabric. What the configuration says (TLS, NET_DEVICES) is set by ucp_config_modify() and wins
+ * over the environment. Every other UCX_* variable applies as in any UCX program.
  *
  * A transport that does not exist, or a key that fits none, costs only a warning of UCX's; both
  * warnings are caught here and fail the open. */
@@ -27,9 +27,9 @@
 
 #define LINES_MAX 16u
 
-/* Under gf_forked_lock(). UCX's log handler has no user pointer and may run on UCX's own thread: such
- * a line waits here until a link is polled, so a callback is called by its own thread, and never
- * after its link was closed. */
+/* Under gf_forked_lock(). UCX's log handler has no user pointer and may run on UCX's own thread:
+ * such a line waits here until a link is polled, so a callback is called by its own thread, and
+ * never after its link was closed. */
 static struct {
     uint32_t links; /* that this process has open; of a forked child, its parent's */
     pid_t owner;
@@ -102,8 +102,8 @@ void gf_ucx_line_heard(gf_log_level level, const char *text, const char *message
     gf_log_line(&ucx->setup.log, level, "%s", text);
 }
 
-/* A child that was forked while its parent had a link open has no thread of UCX's, and perhaps locks
- * that nobody opens any more. */
+/* A child that was forked while its parent had a link open has no thread of UCX's, and perhaps
+ * locks that nobody opens any more. */
 static gf_status process_join(struct gf_ucx *ucx)
 {
     gf_forked_lock();

@@ -1,9 +1,9 @@
-/* The way to peers: endpoint addresses and connecting.
+/* Reaching peers over UCX: endpoint addresses and connecting.
  *
- * An endpoint address is the head below and UCX's worker address. UCX trusts what it is given, so the head
- * carries a checksum, the generation, the rank it is of, and UCX's version (its addresses are not
- * portable between releases). The checksum finds damage, not malice: the control channel
- * authenticates the frames that carry endpoint addresses. */
+ * An endpoint address is the head below, followed by UCX's worker address. UCX trusts what it is
+ * given, so the head carries a checksum, the generation, the rank whose address it is, and UCX's
+ * version (its addresses are not portable between releases). The checksum finds damage, not
+ * malice: the control channel authenticates the frames that carry endpoint addresses. */
 #include "drivers/ucx/link_ucx.h"
 
 #include "drivers/fnv.h"

@@ -18,7 +18,8 @@ static gf_status setting_apply(struct gf_ucx *ucx, ucp_config_t *config, const c
 {
     char missing[GF_TEXT_MAX];
     ucs_status_t status = ucp_config_modify(config, key, value);
-    /* 1.23 refuses a key that belongs to no transport here: ucp_init() says which one is missing. */
+    /* 1.23 refuses a key that belongs to no transport here: ucp_init() says which one is
+     * missing. */
     if ((status != UCS_OK) && !is_ucps &&
         gf_ucx_missing_text(ucx->setup.transports, missing, sizeof missing))
         return GF_OK;

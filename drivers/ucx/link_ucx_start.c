@@ -1,10 +1,10 @@
-/* What UCX runs by itself, and when.
+/* When UCX's own start-up code runs.
  *
- * UCX's constructors patch mmap() and its like in libc (UCM) and install signal handlers. In a
- * static link they run when UCX is first asked for something, once a process, and never in a
- * process that does not ask: ucx.mk takes them out of what runs before main(). Its destructors run
- * where they always ran, after all of atexit(), if its constructors did. A dynamic UCX has run its
- * own when it was loaded. */
+ * UCX's constructors patch mmap() and related functions of libc (UCM) and install signal
+ * handlers. In a static link they run when this library first needs UCX, once a process, and
+ * never in a process that does not need it: ucx.mk takes them out of what runs before main(). If
+ * its constructors have run, UCX's destructors run after all of atexit(), as in any program. A
+ * shared UCX runs its own when it is loaded. */
 #include "drivers/ucx/link_ucx.h"
 
 #include "drivers/forked.h"

@@ -93,7 +93,8 @@ static bool due_at_turn(struct world *w, struct cuda_death *death)
     return death->at-- == 0;
 }
 
-/* In a new generation the card may not be given anything that the old one's folds still work on. */
+/* In a new generation the card may not be given anything that the old one's reductions still work
+ * on. */
 TEST(survivors_of_a_death_go_on)
 {
     uint32_t deaths = 0;

@@ -1,6 +1,6 @@
 /* libFuzzer over what strangers, members, impostors and a coordinator send on the control channel:
- * the accept state machine, the handshake with and without a key, the frames of a connection that is
- * up, and a member's side of it; and what strangers send to a link's listener. `make fuzz`.
+ * the accept state machine, the handshake with and without a key, the frames of a connection that
+ * is up, and a member's side of it; and what strangers send to a link's listener. `make fuzz`.
  *
  * An input is a role and then pieces: a byte that says which of two connections and how long (or
  * its end), and bytes. They arrive over socket pairs instead of TCP, so that no port is used up;

@@ -7,25 +7,22 @@
  *         beyond all bounds, random bytes, a hello without a key. Prints how many were taken and
  *             how many refused.
  *     program_strangers attack ROUNDS PID..
- *         At every TCP port and abstract unix name that these processes listen on, seen from the network namespace that
- *             this runs in. Each
- *         round, at each port: PUT requests of UCX's into every writable mapping of the process,
- *             active messages, a
- *         proof that is none, half a hello, nothing at all; every third connection stays open.
- *             Prints the ports first
- *         ("PID IP:PORT" or "PID @NAME"), then how many connections stood and at how many something was answered.
- *             ROUNDS 0: the ports
- *         alone. ATTACK_USER: as that user, once it has read where the processes listen.
+ *         At every TCP port and abstract unix name that these processes listen on, seen from the
+ *         network namespace that this runs in. Each round, at each port: PUT requests of UCX's into
+ *         every writable mapping of the process, active messages, a proof that is none, half a
+ *         hello, nothing at all; every third connection stays open. Prints the ports first
+ *         ("PID IP:PORT" or "PID @NAME"), then how many connections stood and at how many something
+ *         was answered. ROUNDS 0: the ports alone. ATTACK_USER: as that user, once it has read
+ *         where the processes listen.
  *     program_strangers flood RATE SECONDS JOB WORLD [PID..]
  *         RATE connections a second, to the ports of these processes in turn, each with a hello
- *             that is right in all
- *         but the proof of the key. Prints how many it made. Without a PID the flood goes to a
- *             child of its own, which
- *         accepts, reads and closes: what a flood beside the job costs.
+ *         that is right in all but the proof of the key. Prints how many it made. Without a PID
+ *         the flood goes to a child of its own, which accepts, reads and closes: that shows what
+ *         a flood beside the job costs.
  *     program_strangers hold PID
- *         Takes a copy of each socket that this process listens at, prints how many, and keeps them until the end of
- *         standard input: the kernel goes on to take connections there once the process is dead, and nobody says a
- *         word. */
+ *         Takes a copy of each socket that this process listens at, prints how many, and keeps them
+ *         until the end of standard input: the kernel goes on to take connections there once the
+ *         process is dead, and nobody says a word. */
 #include "drivers/tcp/frame.h"
 #include "firmware-tests/support/stranger.h"
 

@@ -1,7 +1,7 @@
 /* program_streams FILE MASK WHEN [KEY=VALUE..]: a rank that has closed those of its descriptors 0
  * to 2 which MASK says, before it opens the library (WHEN "before") or after (WHEN "after"; then
- * the last rank dies, and the others begin a new generation). It goes on writing to stdout and stderr in
- * each step, as programs do. FILE.RANK gets "ok", or what was not as it should be. */
+ * the last rank dies, and the others begin a new generation). It goes on writing to stdout and
+ * stderr in each step, as programs do. FILE.RANK gets "ok", or what was not as it should be. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -167,7 +167,8 @@ TEST(a_name_that_another_user_holds_ends_the_coordinator)
     assert_non_null(strstr(fault.text, hub.address));
 }
 
-/* A member joins nobody of another user, names him, and comes in once its own coordinator is there. */
+/* A member joins nobody of another user, names him, and comes in once its own coordinator is
+ * there. */
 TEST(a_joiner_waits_for_its_own_user)
 {
     if (geteuid() != 0) skip();

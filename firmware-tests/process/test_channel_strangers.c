@@ -33,8 +33,8 @@ TEST(a_silent_stranger_keeps_its_slot)
     (void)close(fd);
 }
 
-/* Without a descriptor for whoever asks to be let in, a rank that sleeps is not woken by him over and
- * over; once there is one he is let in. */
+/* Without a descriptor for whoever asks to be let in, a rank that sleeps is not woken by him over
+ * and over; once there is one he is let in. */
 TEST(a_stranger_without_a_descriptor_wakes_nobody)
 {
     unsigned char nonce[NONCE_FRAME];
@@ -169,7 +169,8 @@ TEST(a_silent_server_costs_no_deadline)
 }
 
 /* The same once the coordinator was in, and with a nonce: it was killed, and whoever has its port
- * says the first word of the handshake and then nothing. He costs no more than one who is silent. */
+ * says the first word of the handshake and then nothing. He costs no more than one who is
+ * silent. */
 TEST(a_stranger_who_says_a_nonce_and_nothing_more_delays_nobody)
 {
     for (int nonce = 0; nonce < 2; nonce++) {
@@ -212,7 +213,8 @@ TEST(a_stranger_who_says_a_nonce_and_nothing_more_delays_nobody)
     }
 }
 
-/* A coordinator that was stopped: the connections that its members made meanwhile do them no harm. */
+/* A coordinator that was stopped: the connections that its members made meanwhile do them no
+ * harm. */
 TEST(a_coordinator_that_does_not_poll_is_met_when_it_does)
 {
     coordinate();

@@ -177,8 +177,8 @@ TEST(what_a_rank_lacks_is_forgotten_once_connections_come_for_a_second)
     data_close();
 }
 
-/* Its rank may compute for long, with the kernel's buffers full: no timeout of the kernel runs then.
- */
+/* Its rank may compute for long, with the kernel's buffers full: no timeout of the
+ * kernel runs then. */
 TEST(a_connection_whose_rank_does_not_read_stays)
 {
     data_world(2, false);
@@ -498,7 +498,8 @@ TEST(a_host_without_descriptors_is_no_host_without_a_route)
     data_begin(1, 1); /* once there are some */
 }
 
-/* A member that is ahead dials before this rank has begun its generation: it waits in the kernel. */
+/* A member that is ahead dials before this rank has begun its generation: it waits in the
+ * kernel. */
 TEST(who_dials_early_is_let_in_when_the_generation_begins)
 {
     data_world(2, true);

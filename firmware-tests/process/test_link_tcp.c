@@ -149,8 +149,8 @@ static void begin(void)
     buffer_bytes = 0;
 }
 
-/* Each test over socket pairs and over TCP, of one stream and of two, without and with checksums.
- */
+/* Each test over socket pairs and over TCP, of one stream and of two, without and with
+ * checksums. */
 static bool dial_take(int way)
 {
     begin();
@@ -411,8 +411,8 @@ TEST(credit_spent_in_both_directions_holds_up_nothing)
     }
 }
 
-/* A vote behind a large message that the kernel takes slowly is there long before that has ended.
- */
+/* A vote behind a large message that the kernel takes slowly is there long before that has
+ * ended. */
 TEST(small_messages_go_between_the_frames_of_a_large_one)
 {
     EACH_WAY(way)
@@ -1200,8 +1200,8 @@ TEST(a_connected_peer_takes_at_most_300_kib_and_few_5_mib_together)
     }
 }
 
-/* What an exchange between two sends at once, 512 KiB in slices of 256 KiB; where a pair has several
- * streams they share such slices. */
+/* What an exchange between two sends at once, 512 KiB in slices of 256 KiB; where a pair has
+ * several streams they share such slices. */
 TEST(two_slices_leave_before_their_receives_are_posted)
 {
     static unsigned char slices[2][256u << 10];

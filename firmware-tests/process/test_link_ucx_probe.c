@@ -117,7 +117,8 @@ TEST(a_named_fabric_is_used_unless_a_key_asks_for_more)
     for (size_t i = 0; i < LENGTH(named); i++) probe_check(&named[i]);
 }
 
-/* RoCE is Ethernet. Whether this program has UCX's part for an active port, too, is UCX's to say. */
+/* RoCE is Ethernet. Whether this program has UCX's part for an active port, too, is UCX's to
+ * say. */
 TEST(a_port_that_nobody_named_is_to_be_infinibands_and_active)
 {
     static const char *const ports[][2] = {

@@ -669,7 +669,8 @@ TEST(what_a_host_refuses_shares_nothing)
     }
 }
 
-/* A process that may map one more, and not all: it is known at open, not when they are connected. */
+/* A process that may map one more, and not all: it is known at open, not when they are
+ * connected. */
 TEST(a_mapping_that_would_be_refused_later_is_known_at_open)
 {
     pid_t child;

@@ -66,7 +66,9 @@ reads="$reads operation_name algorithm_name log_stderr error_text struct_bytes"
             if (FILENAME !~ "^(firmware-tests|" home ")") n["include " FILENAME ">" home]++
         }
         END { for (k in n) print k, n[k] }' <"$scratch/code"
-    # C and CUDA have the layout of clang-format, below.
+    # C and CUDA have the layout of clang-format, below, which lets comments be: they end at column 100, too.
+    sources 'c|h|cu|cuh' |
+        xargs awk 'length > 100 { n[FILENAME]++ } END { for (f in n) print "width", f, n[f] }'
     { sources 'sh|py|awk'; echo Makefile; echo firmware-tests/tests.mk; } |
         xargs awk 'length > 120 { f = FILENAME; sub(/\/[^\/]*$/, "", f); n[f]++ } END { for (f in n) print "width", f, n[f] }'
     grep -v test_tidy "$scratch/code" | xargs grep -cE '\b(TODO|FIXME|XXX)\b' | awk -F: '$2 > 0 { print "todo", $1, $2 }'

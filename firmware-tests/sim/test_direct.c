@@ -222,7 +222,7 @@ TEST(a_copy_that_fails_ends_its_rank)
     }
 }
 
-/* Vectors that their owner folds: in rank order, in its own data. */
+/* Vectors that their owner reduces: in rank order, in its own data. */
 TEST(folded_vectors_take_one_barrier)
 {
     for (uint32_t size = 2; size <= 9; size++) {
@@ -319,7 +319,8 @@ static gf_status sum_and_spoil(struct gf_queue *queue, const gf_mem *dst, uint32
                                         base, check, sources);
 }
 
-/* What a peer says of where its data lies is taken once: what it writes there later means nothing. */
+/* What a peer says of where its data lies is taken once: what it writes there later means
+ * nothing. */
 TEST(where_data_lies_is_not_read_again)
 {
     for (uint32_t staged = 0; staged < 2; staged++) {

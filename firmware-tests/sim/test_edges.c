@@ -1,6 +1,6 @@
-/* Who is named, and who is cut, when messages between ranks that live are lost or late (lib/DESIGN.md):
- * whole elastic jobs over the simulated network. Seeds are drawn from the clock and printed; SEED=n
- * takes that one, JOBS=n makes so many jobs of each kind. */
+/* Who is named, and who is cut, when messages between ranks that live are lost or late
+ * (lib/DESIGN.md): whole elastic jobs over the simulated network. Seeds are drawn from the clock
+ * and printed; SEED=n takes that one, JOBS=n makes so many jobs of each kind. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/elastic.h"
 #include "lib/context.h"
@@ -315,9 +315,9 @@ TEST(who_is_busy_beside_a_trouble_is_not_named)
     for (uint32_t what = 0; what < TROUBLES; what++) nobody_else((trouble)what, 4 * SECOND);
 }
 
-/* Jobs in which an innocent was named once. A rank that did not poll for long, while of another one a
- * message is lacked that was sent too short a time ago to be known as lost; a message that is kept at its
- * sender's port by one to a rank that is busy, and would say that its own comes. */
+/* Jobs in which an innocent was named once. A rank that did not poll for long, while of another one
+ * a message is lacked that was sent too short a time ago to be known as lost; a message that is
+ * kept at its sender's port by one to a rank that is busy, and would say that its own comes. */
 TEST(what_once_named_an_innocent_names_none)
 {
     static const struct {

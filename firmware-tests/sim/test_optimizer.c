@@ -153,10 +153,10 @@ TEST(each_optimizer_is_the_published_one)
 
 /* ---- what a step and its update touch ---- */
 
-/* Of an element, 4 ranks of a node: each reads all ranks' share of its block and writes it to all (8
- * in all), and the update reads gradient, weight and momentum and writes the last two (20). Over
- * sockets a ring casts there (6) and back (6), adds 3 quarters (6 each); and a trainer of its own is
- * given the average, one pass more (8) where nothing is cast. */
+/* Of an element, 4 ranks of a node: each reads all ranks' share of its block and writes it to all
+ * (8 in all), and the update reads gradient, weight and momentum and writes the last two (20). Over
+ * sockets a ring casts there (6) and back (6), adds 3 quarters (6 each); and a trainer of its own
+ * is given the average, one pass more (8) where nothing is cast. */
 TEST(the_scale_costs_no_pass_of_its_own)
 {
     static const struct gf_tensor one = {.name = "one", .elem_count = 4096};

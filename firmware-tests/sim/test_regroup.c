@@ -1,7 +1,7 @@
 /* From one generation to the next over the simulated network: deaths, growth and leaving, at once
- * and one after the other (alone: the soak), cuts and silence. In the end the world has who came and
- * not who left, all hold the same weights and state_extra, and whoever left hears of no failure.
- * What befalls the coordinator: test_coordinator. */
+ * and one after the other (alone: the soak), cuts and silence. In the end the world has who came
+ * and not who left, all hold the same weights and state_extra, and whoever left hears of no
+ * failure. What befalls the coordinator: test_coordinator. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/elastic.h"
 #include "lib/context.h"

@@ -1,5 +1,5 @@
-/* A generation ends while a sparse step is being written into histories: each has all of the step or
- * nothing of it, and the next generation chooses the same chunks on all ranks. */
+/* A generation ends while a sparse step is being written into histories: each has all of the step
+ * or nothing of it, and the next generation chooses the same chunks on all ranks. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world.h"
 #include "lib/context.h"

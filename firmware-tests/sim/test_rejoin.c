@@ -45,8 +45,8 @@ TEST(a_death_on_the_way_in_begins_it_anew)
     assert_true((elastic.on_the_way > 30) || (real_links_driver() != NULL));
 }
 
-/* Rank 0 dies while a joiner comes in, and another rank is silent: that is waited for no longer than
- * after a failure, however long a step may take. */
+/* Rank 0 dies while a joiner comes in, and another rank is silent: that is waited for no longer
+ * than after a failure, however long a step may take. */
 TEST(a_silent_rank_on_the_way_in_is_waited_for_as_after_a_failure)
 {
     SIM_ONLY;

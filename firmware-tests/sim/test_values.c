@@ -36,8 +36,8 @@ TEST(averages_divide_by_what_they_say)
     }
 }
 
-/* With an optimizer of the library's fp32 gradients keep the scale that gf_update() multiplies with,
- * unless the average is larger than the sum. */
+/* With an optimizer of the library's fp32 gradients keep the scale that gf_update() multiplies
+ * with, unless the average is larger than the sum. */
 TEST(the_update_multiplies_what_keeps_its_scale)
 {
     static const uint64_t samples[] = {3, 5, 0};

@@ -211,8 +211,8 @@ void soak_model_open(struct soak_model *model, const struct soak_plan *plan);
 void soak_model_close(struct soak_model *model);
 /* The rank's context is open: its weights get their first values, the same on all. */
 void soak_model_begin(struct soak_model *model, gf_context *gf);
-/* The same values again: of a new generation behind no step. A rank that is late gets them, too; nobody
- * hears of it. */
+/* The same values again: of a new generation behind no step. A rank that is late gets them, too;
+ * nobody hears of it. */
 void soak_model_weights(struct soak_model *model, gf_context *gf);
 /* `step` is whole on this rank: checks gradients, applies them with gf_update(), checks what came
  * of it. */
@@ -231,8 +231,8 @@ static inline bool soak_is_member(const struct soak_model *model, uint32_t rank)
     return (model->members >> rank & 1u) != 0;
 }
 
-/* soak_generation.c: a new generation has begun on this rank; done[rank] steps had each ended before, those
- * of `loose` (bits) the last of them without gf_update(). */
+/* soak_generation.c: a new generation has begun on this rank; done[rank] steps had each ended
+ * before, those of `loose` (bits) the last of them without gf_update(). */
 void soak_model_generation(struct soak_model *model, gf_context *gf, const uint64_t *done,
                            uint32_t loose, bool joiner);
 /* This rank's own part of the state, to be found again behind a shrink. */

@@ -141,7 +141,8 @@ static bool came_too_late(const struct soak_rank *self)
     return (self->end == GF_ERR_STATE) && (strstr(self->error.text, "the job has ended") != NULL);
 }
 
-/* Who did not come into a new generation says why; those that came to the end have the same steps. */
+/* Who did not come into a new generation says why; those that came to the end have the same
+ * steps. */
 static void elastic_ends(const struct soak_job *job)
 {
     uint64_t goal = 0;

@@ -1,6 +1,6 @@
-/* What a new generation must be: one world for all that are in it, behind the furthest step that any of
- * them had ended, with the state that this step left, and histories that nobody has touched. Only
- * then the model goes on from it. */
+/* What a new generation must be: one world for all that are in it, behind the furthest step that
+ * any of them had ended, with the state that this step left, and histories that nobody has touched.
+ * Only then the model goes on from it. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/soak/soak.h"
 #include "lib/core/accessors.h"

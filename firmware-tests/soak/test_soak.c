@@ -51,18 +51,18 @@ TEST(a_thousand_random_jobs_hold)
  * last what another declares first; one that dies behind its last word; a step that a dead rank
  * alone had applied; one that sought for so long that the others went on and ended; one that had
  * never heard where a rank of its newest proposal is; one that was stopped while it sought the
- * others, whose own time was behind the simulator's; one whose generation was begun again by the other,
- * who was told that it had ended; clipping without an element, on a device; one that came back when
- * others had begun to leave; roundings of what had cancelled over 229 steps; one that came when the
- * coordinator died and was started again; two that came to a job of one rank, which died, before
- * and after it had taken one in; two that a commit had taken in when the coordinator died, who were
- * taken for other processes; two more that nobody told of the commit, as the coordinator that had
- * invited them died before it; one that died behind its last word when the coordinator had waited
- * for the others as long as it may; one that nobody named as ended, as its new start ran by then; a
- * log that was full; one that woke to a commit which was over, and whose coordinator had gone on
- * alone and ended; two that were cut off when they had left, while another waited for what they had
- * sent; one that was given, in the simulator alone, the connection that its last start had
- * begun. */
+ * others, whose own time was behind the simulator's; one whose generation was begun again by the
+ * other, who was told that it had ended; clipping without an element, on a device; one that came
+ * back when others had begun to leave; roundings of what had cancelled over 229 steps; one that
+ * came when the coordinator died and was started again; two that came to a job of one rank, which
+ * died, before and after it had taken one in; two that a commit had taken in when the coordinator
+ * died, who were taken for other processes; two more that nobody told of the commit, as the
+ * coordinator that had invited them died before it; one that died behind its last word when the
+ * coordinator had waited for the others as long as it may; one that nobody named as ended, as its
+ * new start ran by then; a log that was full; one that woke to a commit which was over, and whose
+ * coordinator had gone on alone and ended; two that were cut off when they had left, while another
+ * waited for what they had sent; one that was given, in the simulator alone, the connection that
+ * its last start had begun. */
 TEST(jobs_that_once_failed_hold)
 {
     static const uint64_t seeds[] = {

@@ -1,6 +1,6 @@
 /* A coordinator's end of the control channel and those of members in one thread, on loopback, at a
- * port that was free a moment ago. Every end polls in each turn, the test's clock moves on, and what
- * each end heard is kept. A member that loses its connection dials again 50 ms later, as
+ * port that was free a moment ago. Every end polls in each turn, the test's clock moves on, and
+ * what each end heard is kept. A member that loses its connection dials again 50 ms later, as
  * lib/control/member.c does. */
 #ifndef CHANNEL_HUB_H
 #define CHANNEL_HUB_H

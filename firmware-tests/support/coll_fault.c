@@ -24,7 +24,7 @@ static void status_check(struct coll_world *world, uint32_t i, const struct faul
 {
     struct gf_coll *coll = &world->nodes[i].coll;
     gf_status status = world->nodes[i].status;
-    /* Whoever folds in its node may also meet the link of the dead rank. */
+    /* A rank that reduces in its node may also meet the link of the dead rank. */
     bool is_dead_link = (fault->kind == GF_SIM_FAULT_KILL) && (coll->kind == &gf_coll_hierarchy) &&
                         (status == GF_ERR_LINK);
     if ((status != expect) && (status != GF_OK))

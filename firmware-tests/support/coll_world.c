@@ -82,7 +82,7 @@ static bool may_begin(gf_mem data, size_t size_bytes, bool is_write)
 }
 static const struct link_watch nobody_beside = {.begin = may_begin};
 
-/* Any fold: dst is written, src is read. */
+/* Any reduction: dst is written, src is read. */
 static void reduce_look(gf_mem dst, gf_mem src, size_t size_bytes)
 {
     assert_true(link_watch_is_free(dst, size_bytes, true) &&

@@ -27,7 +27,7 @@ struct coll_case {
     uint32_t small_bytes;       /* of direct: data up to here takes one barrier */
     uint32_t node_ranks[8];     /* of hierarchy: ranks of each node */
     uint64_t halving_max_bytes; /* of hierarchy */
-    size_t reduce_elem_bytes;   /* set: elements are that large, folded by coll_world_xor() */
+    size_t reduce_elem_bytes;   /* set: elements are that large, reduced by coll_world_xor() */
 };
 
 /* Each collective that there is. */

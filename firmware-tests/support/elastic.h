@@ -1,6 +1,6 @@
-/* An elastic appliance on every rank of a world over the simulated network: it steps, regroups where a
- * call fails or somebody wants in or out, and ends once nobody is on its way. What
- * befalls the ranks is a script, or done by hooks of a suite. */
+/* An elastic appliance on every rank of a world over the simulated network: it steps, regroups
+ * where a call fails or somebody wants in or out, and ends once nobody is on its way. What befalls
+ * the ranks is a script, or done by hooks of a suite. */
 #ifndef ELASTIC_H
 #define ELASTIC_H
 

@@ -27,8 +27,8 @@ void hello_prove(unsigned char *said, const char *key_file);
 void say(int fd, const void *data, size_t bytes);
 /* A stranger who says a hello there, and waits for no nonce. */
 int stranger_greets(const char *at);
-/* One who has heard the nonce, which is in said[SAID], as is his hello. prover: it has its proof, by
- * that key file; he has not said it. */
+/* One who has heard the nonce, which is in said[SAID], as is his hello. prover: it has its proof,
+ * by that key file; he has not said it. */
 int stranger_meets(const char *at, const char *prover, unsigned char *said);
 /* Up to `bytes` bytes, fewer if the other side ends. */
 size_t hear(int fd, unsigned char *out, size_t bytes);

@@ -236,9 +236,9 @@ int sched_getcpu(void)
     return (core_unknown || (syscall(SYS_getcpu, &core, NULL, NULL) != 0)) ? -1 : (int)core;
 }
 
-/* Between a failure and the next generation nobody polls the link: what it has to say would keep a rank
- * from sleeping. Nor does a flag wake it: an operation that was under way when its peer died moves
- * no more. */
+/* Between a failure and the next generation nobody polls the link: what it has to say would keep a
+ * rank from sleeping. Nor does a flag wake it: an operation that was under way when its peer died
+ * moves no more. */
 TEST(a_failed_rank_that_waits_for_a_generation_sleeps_until_the_control_channel_wakes_it)
 {
     static const gf_phase phases[] = {GF_PHASE_READY, GF_PHASE_FAILED};

@@ -1,5 +1,5 @@
-/* The channel of a job that never has more than one rank: coordinator and member lie in one process,
- * and no port is opened. A frame has a place in each direction. */
+/* The channel of a job that never has more than one rank. Coordinator and member lie in one
+ * process, and no port is opened. Each direction has a slot for one frame. */
 #include "lib/control/alone.h"
 
 #include <string.h>

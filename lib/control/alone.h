@@ -1,4 +1,4 @@
-/* A channel between a coordinator and the only member that it ever has. */
+/* A channel inside one process, between a coordinator and its only member. */
 #ifndef GF_CONTROL_ALONE_H
 #define GF_CONTROL_ALONE_H
 

@@ -1,7 +1,8 @@
 /* Whether all ranks make the same requests. A broadcast in which one rank names another root may
- * end well on all of them, with other values: nobody waits for a message that is missing. So each
- * rank chains a hash over its requests and says some of them with its reports. The coordinator has
- * no requests of its own: of each number the first report is what the others must equal. */
+ * end well on all ranks, with other values: no rank waits for a message that is missing. So each
+ * rank keeps a running hash of its requests, and its reports carry some of these hashes. The
+ * coordinator makes no requests itself: for each request number the first report is what the
+ * other ranks must equal. */
 #include "drivers/fnv.h"
 #include "lib/control/coordinator_state.h"
 #include "lib/settings/settings.h"

@@ -1,6 +1,6 @@
-/* The control plane as the rest of lib/ sees it: this process as a member of its job and, where it
- * hosts it, the coordinator. It opens their channels and turns both by polls. What a rank is told is
- * a generation: a number, and for each rank the endpoint of its link. */
+/* The control plane as the rest of lib/ sees it: this process as a member of its job and, where
+ * it hosts it, the coordinator. This part opens their channels and polls both. A member learns a
+ * generation from it: its number, and the endpoint of each rank's link. */
 #ifndef GF_CONTROL_H
 #define GF_CONTROL_H
 

@@ -410,8 +410,8 @@ static bool stands_here(const struct gf_coordinator *c, uint32_t generation, uin
     return false;
 }
 
-/* One that was begun anew can't know who has ended meanwhile: it takes a generation over from all of
- * its processes, or ends the job. */
+/* One that was begun anew can't know who has ended meanwhile: it takes a generation over from all
+ * of its processes, or ends the job. */
 static bool takeover_is_late(struct gf_coordinator *c)
 {
     char text[240];

@@ -1,6 +1,6 @@
-/* The one state machine that decides who is in a job. It has no rank; it lies in its host's memory
- * and is turned by polls: in rank 0's process, beside gf-run, or in gf-coordinator. README.md has
- * its states and rules. */
+/* The one state machine that decides who is in a job. It has no rank. It lies in the memory of
+ * its host, which polls it: rank 0's process, gf-run, or gf-coordinator. README.md has its states
+ * and rules. */
 #ifndef GF_COORDINATOR_H
 #define GF_COORDINATOR_H
 

@@ -1,5 +1,6 @@
-/* What goes out. No frame is queued: what a process is owed is a bit, and the frame is written from
- * the coordinator's state when the channel has room for it. */
+/* What the coordinator sends. It queues no frame. A process has a bit for each frame that it is
+ * to get, and the coordinator writes the frame from its own state once the channel has room for
+ * it. That bit is what "owe" means here. */
 #include "lib/control/coordinator_state.h"
 
 #define COORDINATOR_FRAMES                                                               \

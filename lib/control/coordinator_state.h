@@ -1,4 +1,6 @@
-/* What coordinator.c, inquiry.c and coordinator_send.c share. */
+/* What coordinator.c, coordinator_take.c, coordinator_send.c and inquiry.c share. `said` is the
+ * last frame of a member that changes its state (READY, FAULT, BYE); `owe` marks a frame that a
+ * member is to get. */
 #ifndef GF_COORDINATOR_STATE_H
 #define GF_COORDINATOR_STATE_H
 

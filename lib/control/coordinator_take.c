@@ -1,4 +1,4 @@
-/* What comes in: connections, offers and the words of members. */
+/* What the coordinator receives: connections, offers and the frames of members. */
 #include "lib/control/coordinator_state.h"
 
 #include <stdarg.h>

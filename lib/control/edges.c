@@ -1,4 +1,4 @@
-/* Broken edges: which ranks go, so that none is left. */
+/* Broken edges between ranks, and which ranks must leave so that none is left. */
 #include "lib/control/coordinator_state.h"
 
 #include <stdio.h>

@@ -5,8 +5,8 @@
  *     OFFER      m -> c   which process this is, where it stands, what must be equal on all ranks
  *     LIST       c -> m   number, rank, world and network of the generation to come
  *     ENDPOINT   m -> c   the endpoint of its link for that list, in pieces
- *     GO         c -> m   the generation has begun: the endpoints of all ranks, in pieces; who has the
- *                         common state, and what it is
+ *     GO         c -> m   the generation has begun: the endpoints of all ranks, in pieces; which
+ *                         rank has the common state, and what it is
  *     REFUSED    c -> m   why this process does not come in
  *     STATUS     m -> c   where it is; says "alive", too
  *     WAITING    c -> m   how many wait to come in; says "alive", too

@@ -1,6 +1,6 @@
-/* Whose fault it is. The coordinator asks everybody where it is and which of its edges are broken,
- * and decides by evidence, in the order of README.md, "Whose fault". A process of which a kernel
- * has said that it has ended is found before anybody is asked (coordinator.c). */
+/* Whose fault a failure is. The coordinator asks every member where it is and which of its edges
+ * are broken, and decides by that evidence, in the order of README.md, "Whose fault". A process
+ * whose kernel has said that it has ended is found before any member is asked (coordinator.c). */
 #include "lib/control/coordinator_state.h"
 
 #include <inttypes.h>
@@ -23,8 +23,8 @@ static bool has_answered(const struct gf_coordinator *c, const struct control_ro
     return row->answered >= c->inquiry_first;
 }
 
-/* It was asked and does not answer. It may compute, or be stopped, or its connection may have broken
- * without a word: no evidence tells these apart, so it may come in again. */
+/* It was asked and does not answer. It may compute, or be stopped, or its connection may have
+ * broken without a word: no evidence tells these apart, so it may come in again. */
 bool gf_control_is_silent(const struct gf_coordinator *c, const struct control_row *row)
 {
     return !has_answered(c, row) && (c->now_ns >= row->patience_ns);
@@ -118,8 +118,8 @@ static bool is_again(struct gf_coordinator *c)
     return again;
 }
 
-/* It has waited for nobody while the others waited; who was let go on a moment ago has not. Or it was
- * away all that time, by its own clock. */
+/* It has waited for nobody while the others waited; who was let go on a moment ago has not. Or it
+ * was away all that time, by its own clock. */
 static bool has_computed(const struct gf_coordinator *c, const struct control_row *row)
 {
     uint64_t timeout_ns = c->terms.exchange_timeout_ns;

@@ -1,4 +1,4 @@
-/* Where ranks were, in words. */
+/* The text that says where ranks were when something failed. */
 #include "lib/control/coordinator_state.h"
 
 #include <inttypes.h>

@@ -355,9 +355,9 @@ static bool same_location(const struct control_report *a, const struct control_r
     return (a->step == b->step) && (a->sequence == b->sequence) && (a->operation == b->operation);
 }
 
-/* Its own clock is the evidence that it did not poll while the others waited. Of an answer it counts
- * for a quarter of exchange.timeout: who computed as long, but before the others began to wait, is
- * not late. */
+/* Its own clock is the evidence that it did not poll while the others waited. Of an answer it
+ * counts for a quarter of exchange.timeout: who computed as long, but before the others began to
+ * wait, is not late. */
 static void away_look(struct gf_member *member, uint64_t gap_ns)
 {
     if (gap_ns < member->setup.terms.exchange_timeout_ns / 4 * 3) return;

@@ -1,5 +1,6 @@
-/* A process of a job, as the coordinator knows it: it offers itself, is put on a list, works in a
- * generation, says what failed, and is ready for the next one. It decides nothing about others. */
+/* A member: a process of a job as it shows itself to the coordinator. It offers itself, is put on
+ * a list, works in a generation, says what failed, and is ready for the next generation. It
+ * decides nothing about other processes. */
 #ifndef GF_CONTROL_MEMBER_H
 #define GF_CONTROL_MEMBER_H
 
@@ -79,8 +80,9 @@ bool gf_member_has_ended(const struct gf_member *member);
 void gf_member_ready(struct gf_member *member, const struct control_ready *ready);
 /* WORKS: it closes. */
 void gf_member_bye(struct gf_member *member);
-/* CLOSING: a rank that has not closed and is awaited, and in words where it is; "" and GF_RANK_NONE:
- * none is known. Who waits no longer says so, and ends alone: it breaks nobody's step. */
+/* CLOSING: a rank that has not closed and is awaited, and in words where it is; "" and
+ * GF_RANK_NONE: none is known. Who waits no longer says so, and ends alone: it breaks nobody's
+ * step. */
 const char *gf_member_waits_for(const struct gf_member *member, uint32_t *rank_out);
 /* This rank posts a public request: all ranks must post the same ones. Within about a second of
  * polling, at an inquiry or when ranks close, whoever does otherwise is named with both calls

@@ -1,4 +1,5 @@
-/* What a member remembers; for member.c, and for the search that saves and compares it. */
+/* The state of a member: for member.c, and for the state search of the tests, which saves and
+ * compares it. */
 #ifndef GF_MEMBER_STATE_H
 #define GF_MEMBER_STATE_H
 

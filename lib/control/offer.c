@@ -1,4 +1,4 @@
-/* Offers: what must be the same on every rank, and the text that says where it is not. */
+/* Offers: what must be the same on every rank, and the text that shows a difference. */
 #include "drivers/link.h"
 #include "lib/control/coordinator_state.h"
 #include "lib/settings/settings.h"

@@ -1,5 +1,6 @@
-/* For how long members ask to be awaited while they compute (gf_heartbeat()). Each tells the
- * coordinator, which tells all others; nobody asks for longer than a rank without one is awaited. */
+/* How long members ask the others to wait while they compute (gf_heartbeat()). Each member tells
+ * the coordinator, which tells all others. No member can ask for longer than the others would
+ * wait without asking. */
 #include "lib/control/frames.h"
 
 /* Of two ranks that ask the one that has begun less asks for all that the other one does. It is the

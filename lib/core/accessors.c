@@ -1,4 +1,4 @@
-/* Numbers and addresses that callers ask for. */
+/* Numbers and addresses that a program asks for. */
 #include "lib/core/accessors.h"
 
 uint32_t gf_rank(const gf_context *gf)

@@ -1,5 +1,5 @@
-/* Dense fused buffers: gradients are cast and looked at on their way to the wire, and again on
- * their way back. */
+/* Dense fused buffers. Gradients are cast to the wire's type and checked for values that are not
+ * finite when they are packed, and cast back when they are unpacked. */
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 #include "lib/core/choose.h"
@@ -45,8 +45,8 @@ static bool in_place(const struct gf_op *op)
     return op->plan.packed == op->plan.gradient;
 }
 
-/* Cast, scale and look at one slice. Nobody looks where who adds sees all ranks' values: that would
- * read all once more, which takes longer than adding. */
+/* Casts, scales and checks one slice. Where the rank that adds sees the values of all ranks, nobody
+ * checks here: that would read all values once more, which takes longer than adding them. */
 static gf_status dense_pack(gf_context *gf, struct gf_op *op)
 {
     const struct gf_buffer *buffer = gf_buffer_of(gf, op);

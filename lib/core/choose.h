@@ -8,7 +8,7 @@
  * configuration; what an algorithm does not offer (a barrier has no ring) takes the plainest that
  * does. */
 gf_algorithm gf_choose(const gf_context *gf, gf_collective collective, uint64_t bytes);
-/* For vectors that the owner of the op folds itself. */
+/* For vectors that the owner of the op reduces itself. */
 gf_algorithm gf_choose_reduced(const gf_context *gf, uint64_t bytes);
 
 /* From here on auto and direct mean direct, where all ranks share memory (`shares`), else auto

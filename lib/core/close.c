@@ -1,4 +1,4 @@
-/* Leaving, closing, and a sign of life in between. */
+/* Leaving, closing, and the heartbeat. */
 #include <stdio.h>
 
 #include "lib/context.h"

@@ -1,5 +1,6 @@
-/* The common state, once a new generation has begun: where some rank lags, weights, momentum, selection,
- * loss scale and step go from the lead to all by broadcast. Histories are each rank's own.
+/* The common state, once a new generation has begun: where some rank lags, weights, momentum,
+ * selection, loss scale and step go from the lead to all by broadcast. Histories are each rank's
+ * own.
  *
  * A rank lags by one step at most (the vote of the last step reached only some), or by the
  * gf_update() of the same step; a rank that has come in has nothing. What it had sent in a sparse

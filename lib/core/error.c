@@ -1,7 +1,7 @@
-/* How a context fails. The first failure is recorded, sticks, and is told; then, a poll at a time,
- * the coordinator's finding is awaited, a step that is half written is written, and what is under
- * way is ended, because buffers may still be written to; only then do polls answer with the
- * error. */
+/* How a context fails. The first failure is recorded, stays, and is reported to the coordinator.
+ * Then, a poll at a time, the context waits for the coordinator's finding, writes a step that is
+ * half written to its end, and ends what is under way, because the link may still write to its
+ * buffers. Only after that do polls return the error. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* How a context fails, and what every call looks at first. */
+/* How a context fails, and what every public call checks first. */
 #ifndef GF_ERROR_H
 #define GF_ERROR_H
 

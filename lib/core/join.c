@@ -1,4 +1,5 @@
-/* From the posted join to a context that can be used: peers are connected, then warm.c. */
+/* From the posted join to a context that can be used: peers are connected; warm.c does the
+ * rest. */
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* What a configuration and a tensor table come to: sizes, driver set-ups, and where everything
- * lies. Measuring and handing out run the same two walks, gf_layout_control() and gf_layout_exchange(), so they
- * cannot disagree. */
+ * lies. Measuring and handing out run the same two walks, gf_layout_control() and
+ * gf_layout_exchange(), so they cannot disagree. */
 #include <string.h>
 
 #include "drivers/devices.h"

@@ -1,5 +1,5 @@
-/* Dynamic loss scale: up after a run of good steps, down after bad ones, an error at the floor, no
- * silent 1. */
+/* The dynamic loss scale. It rises after a run of good steps and falls after bad ones. At its
+ * floor it is an error: it never becomes 1 silently. */
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 

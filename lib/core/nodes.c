@@ -1,5 +1,5 @@
-/* Whether this configuration asks which ranks share memory. What follows from their answers is
- * ops/node/nodes.c, which the core reaches through hierarchy. */
+/* Whether this configuration needs to know which ranks share memory. ops/node/nodes.c evaluates
+ * the ranks' answers; the core reaches it through hierarchy. */
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 

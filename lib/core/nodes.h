@@ -1,4 +1,5 @@
-/* Which ranks share memory: for hierarchy, and for auto where it may choose that. */
+/* Which ranks share memory. `hierarchy` needs to know that, and `auto` does where it may choose
+ * hierarchy. */
 #ifndef GF_NODES_H
 #define GF_NODES_H
 
@@ -15,8 +16,8 @@ struct gf_nodes {
  * Where memory is not shared by whole nodes, an error that names who if hierarchy was asked for by
  * name; auto goes on without it. */
 bool gf_nodes_wanted(const struct gf_config *config);
-/* auto took hierarchy, though the links of all ranks read their devices' memory: good only where some
- * node sums from device to device. */
+/* auto took hierarchy, though the links of all ranks read their devices' memory: good only where
+ * some node sums from device to device. */
 bool gf_nodes_need_peers(const gf_context *gf);
 void gf_nodes_look(gf_context *gf);
 gf_status gf_nodes_commit(gf_context *gf);

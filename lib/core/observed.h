@@ -1,4 +1,4 @@
-/* What is counted and recorded for those who ask: trace.c, stats.c. */
+/* What is counted and recorded for the program: trace.c, stats.c. */
 #ifndef GF_OBSERVED_H
 #define GF_OBSERVED_H
 

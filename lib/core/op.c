@@ -1,5 +1,5 @@
-/* The state machine of operations (op.h), what goes into the trace and the statistics of them, and
- * how the failure of a collective becomes the context's. */
+/* The state machine of operations (op.h), their trace records and statistics, and how the failure
+ * of a collective becomes the failure of the context. */
 #include <stdio.h>
 
 #include "lib/context.h"
@@ -15,7 +15,7 @@
 #define SMALL_BYTES 1024u
 #define SMALL_OVERSUBSCRIBED_BYTES 4096u
 
-/* Folded vectors have no other way. */
+/* Vectors with a reduction of their own have no other way. */
 static uint32_t small_bytes(const gf_context *gf, const struct gf_coll *coll)
 {
     if (coll->plan.reduce != NULL) return GF_DIRECT_SMALL_BYTES;
@@ -77,13 +77,13 @@ static void coll_set(gf_context *gf, struct gf_op *op)
         host_set(gf, op);
 }
 
-/* May an operation be taken? With L = GF_DIRECT_LANES, the flags of operation k lie in slot k mod 2L
- * of shared memory (direct_flags.c), and operation k + 2L writes there again. No peer may still read
- * them then. Therefore an operation waits while one that is L before it, or more, is under way: who
- * takes k + 2L has ended k + L; for that each peer had begun k + L; and so it had ended k, by the
- * same rule. An operation of hierarchy takes two of these numbers, for a barrier in the node before
- * its messages and one after: through them its flags are those of an operation of direct, whatever
- * goes between the nodes. */
+/* May an operation be taken? With L = GF_DIRECT_LANES, the flags of operation k lie in slot k mod
+ * 2L of shared memory (direct_flags.c), and operation k + 2L writes there again. No peer may still
+ * read them then. Therefore an operation waits while one that is L before it, or more, is under
+ * way: who takes k + 2L has ended k + L; for that each peer had begun k + L; and so it had ended k,
+ * by the same rule. An operation of hierarchy takes two of these numbers, for a barrier in the node
+ * before its messages and one after: through them its flags are those of an operation of direct,
+ * whatever goes between the nodes. */
 static bool lane_is_free(gf_context *gf)
 {
     struct gf_op_table *table = &gf->under_way;

@@ -1,6 +1,6 @@
-/* An operation (op): one collective under way, from where its data lies to the network and back. Fused
- * buffers (buffer.c, dense ones; lib/sparse), public requests (request.c) and the vote (vote.c) are
- * kinds of it.
+/* An operation (op): one collective under way, from where its data lies to the network and back.
+ * Fused buffers (buffer.c, dense ones; lib/sparse), public requests (request.c) and the vote
+ * (vote.c) are kinds of it.
  *
  *     wait -> PACK -> PACKED -> RUN -> UNPACK -> UNPACKED -> done
  *
@@ -63,7 +63,7 @@ struct gf_op {
     struct gf_op_plan plan;
     uint32_t first_tensor; /* of a fused buffer; else GF_TENSOR_NONE */
     uint32_t tensor_count;
-    uint64_t order; /* its place in the order in which all ranks take ops */
+    uint64_t order; /* its number in the order in which all ranks take ops */
     /* where it packs: main, or of fused buffers one that follows the appliance */
     struct gf_queue *pack_queue;
     bool moves;                  /* there is something to pack or to unpack */
@@ -105,8 +105,8 @@ static inline bool gf_op_is_alone(const struct gf_op_table *table)
 {
     return (table->busy & (table->busy - 1)) == 0;
 }
-/* Those under way: for (left = table->busy; left != 0; left &= left - 1) .. gf_op_first(table,
- * left). */
+/* Walks over the operations under way: for (left = table->busy; left != 0; left &= left - 1) { ..
+ * gf_op_first(table, left) .. } */
 static inline struct gf_op *gf_op_first(struct gf_op_table *table, uint32_t left)
 {
     return &table->ops[__builtin_ctz(left)];
@@ -119,34 +119,34 @@ bool gf_op_take(gf_context *gf, const struct gf_op_plan *plan, const struct gf_c
 /* op_move.c. A turn of packing or unpacking, GF_OK: all is queued, its counter after it. */
 gf_status gf_op_move(gf_context *gf, struct gf_op *op, uint64_t now_ns);
 
-/* Did a turn look at the clock? One that did not has the time of the poll before it. */
+/* Whether this poll read the clock. A poll that did not has the time of the poll before it. */
 typedef enum gf_turn_clock { GF_CLOCK_READ, GF_CLOCK_UNREAD } gf_turn_clock;
 
-/* The engine's turn: moves all as far as they go; about a slice of work each. Negative: the context
- * has failed. Only gf_step_progress() and gf_request_progress() turn it. */
+/* Moves all operations as far as they go, each by about a slice of work. Negative: the context has
+ * failed. Only gf_step_progress() and gf_request_progress() call it. */
 gf_status gf_ops_progress(gf_context *gf, uint64_t now_ns);
 /* The same for ops that were all taken in this call, without a look at the clock, which takes as
- * long as a line takes to a peer. The next turn tells what failed. Only the posting of a request
- * calls it. */
+ * long as a cache line takes to a peer. The next gf_ops_progress() returns what failed. Only the
+ * posting of a request calls it. */
 void gf_ops_begin(gf_context *gf);
 
-/* The context has failed: asks for the end of every collective. Then drained() moves what is left;
- * true: nothing of it is under way. reset(): all ops are free, for the generation that begins: rank
- * and world are its own. */
+/* The context has failed: cancels every collective. Then gf_ops_drained() moves what is left; true:
+ * nothing is under way any more. gf_ops_reset() frees all ops for the generation that begins, whose
+ * rank and world they take. */
 void gf_ops_cancel(gf_context *gf, gf_status error);
 bool gf_ops_drained(gf_context *gf, uint64_t now_ns);
-void gf_ops_forgive(gf_context *gf, uint64_t span_ns); /* deadlines under way are so much later */
-/* each of them from that number on moved at that time, or later */
+void gf_ops_forgive(gf_context *gf, uint64_t span_ns); /* all deadlines are that much later */
+/* operations from that number on count as moved at that time, or later */
 void gf_ops_patient(gf_context *gf, uint64_t from, uint64_t since_ns);
 void gf_ops_reset(gf_context *gf);
 
 bool gf_ops_have_messages(const gf_context *gf); /* some op is moved by the link */
 
-/* What can wake a rank that waits for what is under way. */
+/* What can wake a rank that sleeps while operations are under way. */
 typedef enum gf_wake_source {
-    GF_WAKE_DESCRIPTORS, /* on descriptors: of the link, of the control channel */
-    GF_WAKE_FLAGS,       /* in its exchange region */
-    GF_WAKE_POLL         /* both, or a device, which wakes nobody */
+    GF_WAKE_DESCRIPTORS, /* descriptors of the link and of the control channel */
+    GF_WAKE_FLAGS,       /* flags in its exchange region */
+    GF_WAKE_POLL         /* both, or a device, which wakes nobody: it has to poll */
 } gf_wake_source;
 gf_wake_source gf_ops_wake_source(const gf_context *gf);
 

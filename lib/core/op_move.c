@@ -1,5 +1,5 @@
-/* An operation's data on its way to the collective and back: packed and unpacked, on the host at
- * once. lib/device/work.c does what there is to do between a device and host memory. */
+/* Packing and unpacking of an operation's data, on the host at once. lib/device/work.c does what
+ * is needed between a device and host memory. */
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 #include "lib/core/device_work.h"

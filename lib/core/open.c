@@ -1,5 +1,5 @@
-/* Opening: memory is laid out, drivers come up, the join is posted. join.c goes on from there,
- * close.c is the way back. */
+/* Opening: memory is laid out, drivers are opened, the join is posted. join.c continues from
+ * there; close.c undoes it. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>

@@ -59,8 +59,8 @@ void gf_exchange_lay(gf_context *gf);
 
 /* relink.c. Opens the context's link, of the generation of now, without a network. */
 gf_status gf_link_open(gf_context *gf, struct gf_fault *fault_out);
-/* This is a rank of that generation from here on. The link is made anew for it, unless it was opened
- * for just that, and tells its endpoint, which lies in an operation's staging. */
+/* This is a rank of that generation from here on. The link is made anew for it, unless it was
+ * opened for just that, and tells its endpoint, which lies in an operation's staging. */
 gf_status gf_link_renew(gf_context *gf, const struct gf_generation *to, const void **endpoint_out,
                         size_t *bytes_out, struct gf_fault *fault_out);
 /* Ends connections that are half made, and all requests. The region may be another one. */

@@ -1,5 +1,5 @@
-/* Placing and grouping. Both are functions of the tensor table and the configuration alone, so that
- * all ranks agree. */
+/* Where tensors lie in the pool, and how they are grouped into fused buffers. Both follow from
+ * the tensor table and the configuration alone, so that all ranks agree. */
 #include "lib/core/pool.h"
 
 #include <stdio.h>

@@ -23,7 +23,7 @@ struct gf_pool_tensor {
     uint32_t buffer_first;    /* fused buffers that need it in this step */
     uint32_t buffer_count;
     uint32_t slot;    /* how many tensors lie before it */
-    uint32_t at_slot; /* the tensor that lies at the place that is this one's index */
+    uint32_t at_slot; /* the tensor in the slot with this entry's index */
     uint32_t flags;
     /* the tensor whose event says, on a device, that this one is computed */
     uint32_t declared_with;

@@ -1,4 +1,4 @@
-/* What every poll moves beside its own business: link, control channel, life signs. */
+/* What every poll moves beside its own work: the link, the control channel, signs of life. */
 #ifndef GF_PROGRESS_H
 #define GF_PROGRESS_H
 

@@ -1,10 +1,10 @@
 /* From one generation to the next: what surrounds the coordinator's list. A failure, a process that
- * comes in, growth and a planned leave are one way.
+ * comes in, growth and a planned leave take the same path.
  *
  *     state  begins with               then    what is done
  *     DRAIN  a failure                 AWAIT   the finding is awaited, messages end (error.c)
- *     AWAIT  READY was said, or this   JOIN    LIST: the link is made anew, ENDPOINT; until GO. A rank
- *            process comes in                  that leaves is done
+ *     AWAIT  READY was said, or this   JOIN    LIST: the link is made anew, ENDPOINT; until GO.
+ *            process comes in                  A rank that leaves is done
  *     JOIN   GO                        SYNC    connections and warm-up as at open
  *     SYNC   the warm-up               ready   the common state to those that lag (common_state.c)
  *     JOIN, SYNC: a failure            DRAIN   until the deadline */
@@ -225,8 +225,8 @@ static gf_status await_stop(gf_context *gf, change_stop stop)
     return endf(gf, GF_ERR_TIMEOUT, text);
 }
 
-/* In all other states it is a failure: the other ranks hear of it, what is under way is drained, and
- * no generation follows. */
+/* In all other states it is a failure: the other ranks hear of it, what is under way is drained,
+ * and no generation follows. */
 static void joined_stop(gf_context *gf, change_stop stop)
 {
     if ((stop == STOP_NOT) || (gf->error.code != GF_OK)) return;

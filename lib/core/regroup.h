@@ -1,5 +1,5 @@
-/* From one generation to the next, whatever the reason: regroup.c; common_state.c brings the ranks
- * together. */
+/* From one generation to the next, whatever the reason: regroup.c. common_state.c then gives all
+ * ranks the same state. */
 #ifndef GF_REGROUP_H
 #define GF_REGROUP_H
 

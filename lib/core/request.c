@@ -186,7 +186,8 @@ static gf_status request_reduce(void *arg, gf_mem dst, gf_mem src, uint64_t elem
     return GF_OK;
 }
 
-/* Alone names what folds: a program that only sums does not link it. */
+/* The only place that names the function which reduces: a program that only sums does not link
+ * it. */
 gf_status gf_allreduce_by(gf_context *gf, gf_reduction reduction, gf_mem data, uint64_t elem_count,
                           gf_type type, struct gf_request *request)
 {

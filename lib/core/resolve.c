@@ -1,4 +1,4 @@
-/* Who this rank is, and which drivers serve it. */
+/* Which rank this process is, and which drivers it uses. */
 #include <string.h>
 
 #include "drivers/identity.h"

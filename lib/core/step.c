@@ -322,7 +322,8 @@ static gf_status culprit_ask(gf_context *gf)
     return (status == GF_AGAIN) ? GF_OK : status;
 }
 
-/* False: *answer_out is what the call returns, GF_OK where a culprit is asked for in place of it. */
+/* False: *answer_out is what the call returns, GF_OK where a culprit is asked for in place of
+ * it. */
 static bool may_declare(gf_context *gf, uint32_t first, uint32_t count, const char *call,
                         gf_status *answer_out)
 {
@@ -432,8 +433,9 @@ gf_status gf_tensor_skip(gf_context *gf, uint32_t tensor)
     return tensors_count_in(gf, tensor, 1);
 }
 
-/* Who stands still after its last tensor makes everybody wait alike, so that no waiting tells who
- * it was; the rank itself can. Naps are shorter. */
+/* A rank that does not poll after its last tensor makes all others wait alike, so their waiting
+ * does not show which rank it was. That rank itself knows, and counts the time here. The pauses of
+ * an idle rank are shorter. */
 static void still_note(gf_context *gf, uint64_t now_ns)
 {
     uint64_t since_ns =

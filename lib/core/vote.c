@@ -1,5 +1,6 @@
-/* The small agreement at the end of a step (vote.h), as an operation whose words are folded each in
- * its own way, so that any run of words may be folded alone. */
+/* The vote: the small agreement at the end of a step (vote.h). It is an operation that reduces
+ * each of its words by a rule of its own, and every word alone, so that any range of words may be
+ * reduced at a time. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -48,7 +49,7 @@ static void waiting_add(uint64_t *into, uint64_t from)
 #define RANK_MASK ((1u << GF_VOTE_RANK_BITS) - 1)
 #define WAIT_MASK ((UINT64_C(1) << (64 - GF_VOTE_RANK_BITS)) - 1) /* 26 days */
 
-/* dst and src lie at the same place of two vectors; dst tells which words these are. */
+/* dst and src have the same offset in two vectors; dst tells which words these are. */
 static gf_status vote_reduce(void *arg, gf_mem dst, gf_mem src, uint64_t word_count)
 {
     const gf_context *gf = arg;
@@ -72,9 +73,9 @@ static gf_status vote_reduce(void *arg, gf_mem dst, gf_mem src, uint64_t word_co
     return GF_OK;
 }
 
-/* ---- what is said of a skipped step ---- */
+/* ---- messages about a skipped step ---- */
 
-#define SKIPS_FORGOTTEN 100u /* good steps in a row: the next skipped one is told as the first */
+#define SKIPS_FORGOTTEN 100u /* good steps in a row: the next skipped one is logged as the first */
 
 void gf_skip_none(gf_context *gf)
 {

@@ -14,8 +14,8 @@ enum {
     GF_VOTE_SAMPLES,   /* (sum) */
     /* the first sum that is not finite, as a key of the rank that added or rounded it (lowest) */
     GF_VOTE_FIRST_SUM,
-    /* processes that wait to come in (highest), above 32 bits the ranks that want to leave, and above
-     * 48 those that said gf_step_samples() (sums) */
+    /* processes that wait to come in (highest), above 32 bits the ranks that want to leave, and
+     * above 48 those that said gf_step_samples() (sums) */
     GF_VOTE_WAITING,
     /* time from the vote before to a rank's last tensor, above the rank (highest: it was the
      * last) */

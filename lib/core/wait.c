@@ -1,5 +1,5 @@
-/* Waiting for other ranks: poll, and idle between polls without taking a core from a rank that needs
- * it. */
+/* How a rank waits for other ranks: it polls, and idles between polls so that it takes no core
+ * from a rank that needs one. */
 #include <poll.h>
 #include <sched.h>
 
@@ -112,8 +112,8 @@ static uint64_t idle(gf_context *gf, uint32_t polls)
     return 0;
 }
 
-/* Where the context is on its way: a poll that changed it may have left something to send to the
- * next one. */
+/* The states of the context in one word: a poll that has changed it may have left something that
+ * the next poll is to send. */
 static uint64_t state_word(const gf_context *gf)
 {
     return ((uint64_t)gf->requests.posted << 12) | ((uint64_t)gf->phase << 8) |

@@ -1,4 +1,5 @@
-/* Waiting for other ranks: nothing else does (drivers and devices: drivers/README.md). */
+/* The one place in the core that blocks: waiting for other ranks. (What drivers and devices wait
+ * for: drivers/README.md.) */
 #ifndef GF_WAIT_H
 #define GF_WAIT_H
 
@@ -10,9 +11,9 @@ struct gf_wait_state {
     /* more ranks than cores on this machine; after the warm-up, on some rank's */
     bool oversubscribed;
     struct gf_idling idling;
-    /* inside of gf_wait(): it is announced that this rank sleeps until a flag comes */
+    /* inside of gf_wait(): the other ranks know that this rank sleeps until a flag comes */
     bool armed;
-    bool awaits_core; /* what is awaited needs this core: give it away at once */
+    bool awaits_core; /* what this rank waits for needs this core: it yields at once */
     /* inside of gf_wait(): how often a poll may look for a flag before it returns */
     uint32_t spins;
     uint64_t left_ns; /* inside of gf_wait(): no sleep is longer */
@@ -29,7 +30,7 @@ static inline gf_status gf_wait(gf_context *gf, gf_status (*poll)(gf_context *gf
     return gf_wait_for(gf, poll, arg, GF_WAIT_UNBOUNDED);
 }
 
-/* The ranks that sleep until a flag comes look at the control channel at once. */
+/* Wakes the ranks that sleep until a flag comes: they look at the control channel at once. */
 void gf_wake(gf_context *gf);
 
 #endif

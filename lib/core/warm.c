@@ -1,6 +1,6 @@
-/* The end of opening: all ranks meet, and learn who shares what with whom; on that depends which
- * algorithm sums. What UCX takes lazily for its pools it takes in the first steps
- * (drivers/README.md). */
+/* The end of opening: all ranks meet, and each learns which ranks share memory with which. The
+ * choice of the algorithm depends on that. UCX, which fills its pools lazily, does so in the
+ * first steps (drivers/README.md). */
 #include "lib/device/device.h"
 #include "lib/core/accessors.h"
 #include "lib/core/arena.h"
@@ -61,8 +61,8 @@ static gf_status export(gf_context *gf)
 }
 
 /* All is known; peers' regions are still to be touched, where there is work in them. Not in a later
- * generation: training would wait for all pages of all peers, and the first steps meet those that they
- * need. */
+ * generation: training would wait for all pages of all peers, and the first steps meet those that
+ * they need. */
 static gf_status finished(gf_context *gf)
 {
     gf->wait_state.oversubscribed = gf->warm.met[GF_MET_OVERSUBSCRIBED] > 0;

@@ -1,4 +1,4 @@
-/* The end of opening: all ranks meet, and learn who shares what with whom. */
+/* The end of opening: all ranks meet, and each learns which ranks share memory with which. */
 #ifndef GF_WARM_H
 #define GF_WARM_H
 

@@ -1,5 +1,5 @@
-/* Gradients in the memory of a GPU. The core calls it only in a context whose gradients lie
- * there. */
+/* Gradients in the memory of a GPU. The core calls these functions only in a context whose
+ * gradients lie there. */
 #ifndef GF_DEVICE_H
 #define GF_DEVICE_H
 

@@ -36,8 +36,8 @@ static unsigned char *handle_of(const gf_context *gf, uint32_t rank)
     return gf->ipc.exports[rank].handle;
 }
 
-/* What a rank's memory holds while the others try to reach it. Of its handle and the generation, so that
- * neither another rank's nor an earlier one's will do. */
+/* What a rank's memory holds while the others try to reach it. Of its handle and the generation, so
+ * that neither another rank's nor an earlier one's will do. */
 static uint64_t canary_of(const gf_context *gf, uint32_t rank)
 {
     uint64_t hash = gf_fnv_bytes(GF_FNV_START, handle_of(gf, rank), GF_GPU_HANDLE_BYTES);

@@ -1,5 +1,5 @@
-/* Which ranks have the same device: mostly a mistake, and each of them then has half of it at
- * best. */
+/* Which ranks use the same device. That is mostly a mistake, and each of them then has half of
+ * the device at best. */
 #include <string.h>
 
 #include "lib/context.h"

@@ -1,5 +1,5 @@
-/* The log for programs that have none of their own. Nothing in the library refers to it: `make
- * audit`. */
+/* The log for a program that has none of its own. No other file of the library refers to it;
+ * `make audit` checks that. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>

@@ -1,4 +1,4 @@
-/* What a context has done and who was slow, for callers that ask. */
+/* What a context has done, and which rank was slow, for a program that asks. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,10 @@
-/* What the files of this folder share. Others see update.h alone. */
+/* What the files of this folder share. Other folders use update.h alone. */
 #ifndef GF_OPTIMIZER_KINDS_H
 #define GF_OPTIMIZER_KINDS_H
 
 #include "lib/context.h"
 
-/* adam.c: applies the tensors at places first..last of the pools, which are of one type and share
+/* adam.c: applies the tensors in slots first..last of the pools, which are of one type and share
  * all rules. */
 gf_status gf_adam_run(gf_context *gf, uint32_t first, uint32_t last, float rate);
 

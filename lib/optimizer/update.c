@@ -191,7 +191,7 @@ gf_status gf_update_range(gf_context *gf, uint32_t tensor, uint64_t first, uint6
     return gf_update_status(gf, gf->ops->update(&gf->queue, &update, end - first));
 }
 
-/* The last place of the part that begins at `place`: a tensor with a ratio is one by itself. */
+/* The last slot of the part that begins at `slot`: a tensor with a ratio is a part by itself. */
 static uint32_t part_end(const gf_context *gf, uint32_t slot, uint32_t last)
 {
     const float decay = gf_decay_of(gf, at_slot(gf, slot));
@@ -250,7 +250,7 @@ static gf_status ratios_make(gf_context *gf, uint32_t first, uint32_t last)
     return gf_update_status(gf, status);
 }
 
-/* The last place of the run of tensors from `first` on that share all rules. */
+/* The last slot of the run of tensors from `first` on that share all rules. */
 static uint32_t rules_end(const gf_context *gf, uint32_t first)
 {
     uint32_t last = first;
@@ -260,7 +260,7 @@ static uint32_t rules_end(const gf_context *gf, uint32_t first)
     return last;
 }
 
-/* Tensors at places first..last, which share all rules. */
+/* Tensors in slots first..last, which share all rules. */
 static gf_status slots_update(gf_context *gf, uint32_t first, uint32_t last, float rate)
 {
     gf_status status;

@@ -1,5 +1,5 @@
-/* Settings of the optimizer and of sparse communication that go together, or do not. Those of
- * drivers and ranks are core/resolve.c's. */
+/* Settings of the optimizer and of sparse communication that need each other or exclude each
+ * other. core/resolve.c does the same for drivers and ranks. */
 #include "lib/settings/settings.h"
 #include "drivers/arithmetic.h"
 

@@ -1,4 +1,5 @@
-/* For who has a place of its own for the reason (config/config_open.c). */
+/* gf_measure() and gf_open() for a caller that reports the reason itself
+ * (config/config_open.c). */
 #ifndef GF_WITH_ERROR_H
 #define GF_WITH_ERROR_H
 

@@ -1,5 +1,5 @@
-/* Which chunks a sparse step sends: its buffers before, and the update of just them after it. What
- * is computed of them is in sparse_history.c. */
+/* Which chunks a sparse step sends: its fused buffers before the step, and the update of just
+ * these chunks after it. sparse_history.c has what is computed for them. */
 #include "lib/context.h"
 #include "lib/core/layout.h"
 #include "lib/settings/settings.h"

@@ -1,5 +1,5 @@
-/* History of the sparse part: h' and u' on their way to the wire, to the norms and, after the vote,
- * to memory. */
+/* The history of the sparse part: h' and u' on their way to the wire, to the scores and, after
+ * the vote, to memory. */
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 #include "lib/core/device_work.h"

@@ -1,8 +1,9 @@
-/* The same of a device, by lists of chunks: what sparse_history.c computes a piece at a time is
- * here one launch a buffer, a batch or a step, for a device is not held up by more work, but by
- * many small ones. A list is all chunks: those that the step sends, rising, then the others,
- * rising. The values are bit for bit those of the pieces, which serve where a chunk is larger than
- * the scratch or where tensors with and without decay share the part. */
+/* What sparse_history.c computes, on a device, by lists of chunks. sparse_history.c computes a
+ * slice at a time; here one launch serves a buffer, a batch or a step, because many small
+ * launches hold a device up, and more work in one does not. A list holds all chunks: the ones
+ * that the step sends, in rising order, then the others, in rising order. The values are bit for
+ * bit those of sparse_history.c, which serves where a chunk is larger than the scratch memory,
+ * and where tensors with and without weight decay share the sparse part. */
 #include "lib/context.h"
 #include "lib/core/device_work.h"
 #include "ops/ops.h"
@@ -112,8 +113,8 @@ static gf_status gradients_score(gf_context *gf, struct gf_queue *queue, uint32_
     return status;
 }
 
-/* Norms come one after the other, and are put in their places by gf_sparse_lists_scatter(); local: of
- * all chunks, in place. A batch is as large as the scratch, unless nothing more will become
+/* Norms come one after the other, and are put in their places by gf_sparse_lists_scatter(); local:
+ * of all chunks, in place. A batch is as large as the scratch, unless nothing more will become
  * ready. */
 gf_status gf_sparse_lists_score(gf_context *gf)
 {

@@ -1,5 +1,5 @@
-/* Which chunks travel: pure functions of numbers that are the same bits on all ranks, so that they
- * agree unasked. */
+/* Which chunks travel. These are pure functions of numbers that have the same bits on all ranks,
+ * so that ranks agree without a message. */
 #include "lib/sparse/sparse.h"
 
 #include <math.h>

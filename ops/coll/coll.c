@@ -1,5 +1,5 @@
-/* What all collectives share: start, poll with its deadline, drain after a failure, and messages in
- * slots.
+/* What all collectives share: starting, polling with a deadline, draining after a failure, and
+ * messages in slots.
  *     RUN -> DONE      any error -> DRAIN -> FAILED, once no request is under way */
 #include "ops/coll.h"
 

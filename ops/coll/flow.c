@@ -1,23 +1,23 @@
-/* Moves the rounds of a collective. Four places run through the same order of messages, (round,
- * slice), each after the one it depends on:
+/* Moves the rounds of a collective. Messages have one order, (round, slice). Four counters run
+ * through that order, each after the one that it depends on:
  *     sent >= send_done      recvd >= recv_done
  * A send waits until recv_done has passed what it hands on. An arrival that replaces data is
  * received in place, and posted only once send_done has passed the sends that read that memory: a
- * link may read it until the send has ended. An arrival that is folded lands in a staging slot, so
- * it is posted ahead without looking; the fold is what waits.
+ * link may read it until the send has ended. An arrival that is reduced lands in a staging slot,
+ * so its receive is posted ahead at once; the reduction is what waits.
  *
- * Nobody waits in a circle: a message waits only for messages before it, in rounds that all ranks
- * number alike (a fold also for this rank's send of its own round, which waits for no arrival of
- * that round).
+ * No cycle of waits is possible: a message waits only for messages before it, in rounds that all
+ * ranks number alike. (A reduction also waits for this rank's send of its own round, which waits
+ * for no arrival of that round.)
  *
- * On a device folds are late: they are queued, and until they are done nothing may be sent on and
- * no staging slot used again. So a fifth place runs ahead of recv_done, and the CPU waits for
- * neither:
- *     recvd >= folded >= recv_done
- * One event is enough. A mark covers all that was queued before it; when it is reached recv_done
- * goes up to there, and if more was queued meanwhile, that is marked next. What is received in
- * place needs no mark: nothing queued touches it, for memory is only received into once it was
- * sent, and sent once it was folded. */
+ * On a device reductions are late: they are queued, and until they are done nothing may be sent
+ * on and no staging slot used again. So a fifth counter runs ahead of recv_done, and the CPU
+ * waits for neither:
+ *     recvd >= reduced >= recv_done
+ * One event is enough. It covers all that was queued before it was recorded. When it is complete
+ * recv_done goes up to there, and if more was queued meanwhile the event is recorded again. What
+ * is received in place needs no event: nothing queued touches it, because memory is received into
+ * only after it was sent, and it is sent only after it was reduced. */
 #include "ops/coll/flow.h"
 
 #define SLOT_ALIGN_BYTES 512u /* UCX receives into these at once (lib/core/arena.h) */
@@ -75,7 +75,7 @@ static const struct gf_range *range_at(const struct gf_coll *coll, const struct 
     return is_send ? &round->send : &round->recv;
 }
 
-/* From a place that may lie after the last slice of its round to the next message there is. */
+/* From a position that may lie after the last slice of its round to the next message there is. */
 static void flow_seek(const struct gf_coll *coll, struct gf_flow_at *at, bool is_send)
 {
     const struct gf_flow *flow = coll->own.flow;

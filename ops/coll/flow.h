@@ -22,7 +22,7 @@
  *       after          none  0     1     2
  *     receives block   1     0     2     1
  *       after          none  none  0     1       not sent before: nothing to wait for
- *       fold           yes   yes   no    no */
+ *       reduces        yes   yes   no    no */
 struct gf_range {
     uint32_t peer; /* group index */
     /* of a sent one: an earlier round; of a received one: this one or an earlier one */
@@ -36,10 +36,10 @@ struct gf_range {
 struct gf_round {
     uint32_t number;
     struct gf_range send, recv;
-    bool reduce; /* what arrives is folded into data; else it replaces it */
+    bool reduce; /* what arrives is reduced into data; else it replaces data */
 };
 
-/* A place in the order of messages of one direction: every message before it has been posted, or
+/* A position in the order of messages of one direction: every message before it has been posted, or
  * has ended. */
 struct gf_flow_at {
     uint64_t count; /* messages before it */
@@ -48,7 +48,7 @@ struct gf_flow_at {
 };
 
 /* How far a collective is in its rounds. Its messages of one direction, in their order, with the
- * places that part them; the window bounds how many are under way:
+ * positions that part them; the window bounds how many are under way:
  *
  *     | have ended |  under way  | not yet posted |
  *              send_done        sent
@@ -69,11 +69,11 @@ struct gf_flow {
     /* gf_flow_there(). UINT32_MAX, from start on: all is there. */
     uint32_t there_round;
     uint64_t there_elems;
-    /* Where folds are late, between recv_done and recvd: all before `folded` is given to the
+    /* Where reductions are late, between recv_done and recvd: all before `reduced` is given to the
      * device, all before `marked` is done once its event is reached. */
     struct gf_flow_at reduced;
     struct gf_flow_at marked;
-    uint64_t last_reduce; /* messages up to the last one that was folded */
+    uint64_t last_reduce; /* messages up to the last one that was reduced */
 };
 
 /* need(), start() and turn() of a kind that has shape() and round(). */
@@ -81,7 +81,7 @@ void gf_flow_need(const struct gf_coll_kind *kind, const struct gf_coll_limits *
                   struct gf_coll_need *need_out);
 gf_status gf_flow_start(struct gf_coll *coll);
 gf_status gf_flow_progress(struct gf_coll *coll, uint64_t now_ns);
-/* coll->late of them: what is done of late folds */
+/* coll->late of these algorithms: which late reductions are done */
 gf_status gf_flow_late(struct gf_coll *coll, uint64_t now_ns);
 /* Tells a ring that runs how much there is by now of what this rank sends: all in the rounds before
  * `round`, and so many elements in that one. */

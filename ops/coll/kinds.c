@@ -1,4 +1,4 @@
-/* The algorithms. */
+/* The table of algorithms. */
 #include "ops/coll.h"
 
 const struct gf_coll_kind *const gf_coll_kinds[GF_ALGORITHM_COUNT] = {

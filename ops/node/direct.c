@@ -10,7 +10,7 @@
  * round costs one barrier. The rank's own block no peer touches: it stays where it is. Ranks of one
  * operation may differ in where their data lies.
  *
- * What flags are is in direct_flags.c. Small data takes a way of its own with one barrier:
+ * What flags are is in direct_flags.c. Small data has a variant of its own with one barrier:
  * direct_small.c.
  *
  * After a failure nothing of this rank's is under way, but peers that have not noticed may still
@@ -172,8 +172,8 @@ static bool is_target(const struct gf_coll *coll, uint32_t index)
     return (coll->plan.collective == GF_COLL_ALLREDUCE) || !is_source(coll, index);
 }
 
-/* Of an allreduce every rank is source and target: all is folded into this rank's piece, which goes
- * to the others. */
+/* Of an allreduce every rank is source and target: all is reduced into this rank's piece, which
+ * goes to the others. */
 static gf_status reduce_in(struct gf_coll *coll, const gf_mem *at, uint64_t count)
 {
     gf_status status = GF_OK;

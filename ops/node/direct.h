@@ -1,4 +1,4 @@
-/* What the ways of direct share (direct.c, direct_small.c, direct_device.c). */
+/* What the variants of direct share (direct.c, direct_small.c, direct_device.c). */
 #ifndef GF_DIRECT_H
 #define GF_DIRECT_H
 
@@ -54,7 +54,7 @@ struct gf_direct_state {
 };
 
 /* What direct needs beside the rest. A rank takes part in operations in the same order as all
- * others; `order` is the operation's place in it, from 0, and grows by less than GF_DIRECT_LANES
+ * others; `order` is the operation's number in it, from 0, and grows by less than GF_DIRECT_LANES
  * over the oldest that is under way. */
 struct gf_direct {
     uint64_t order;
@@ -145,7 +145,7 @@ static inline gf_status gf_direct_sum(const struct gf_coll *coll, const gf_mem *
                             coll->plan.base + first, check, sources);
 }
 
-/* Begins an operation: its place, and state of which `small` is set. (memset() takes as long as a
+/* Begins an operation: its slot, and state of which `small` is set. (memset() takes as long as a
  * line.) */
 void gf_direct_begin(struct gf_coll *coll);
 /* A barrier, in two halves: direct_flags.c. The first of an operation also tells and compares what

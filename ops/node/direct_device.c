@@ -2,14 +2,14 @@
  * PCIe). Blocks and order of adding are those of direct.c, so the bits are the same; data
  * never passes the host, only flags do:
  *
- *     SIGNAL -> WAIT -> SUM -> FINISH -> SIGNAL -> WAIT -> GATHER -> FINISH -> SIGNAL -> WAIT ->
- *         done
- *       packed         own block          summed         the others' blocks     read by all
+ *     SIGNAL -> WAIT -> SUM -> FINISH       packed: all ranks' data is there; this block is summed
+ *            -> SIGNAL -> WAIT -> GATHER -> FINISH    summed: the others' blocks are copied
+ *            -> SIGNAL -> WAIT -> done                read: all ranks have copied
  *
  * A rank writes to its own memory alone and reads the others': first all ranks' share of its block,
  * then the blocks that the others have summed. The bytes that cross are those of writing the sum to
- * all, but a rank that was left behind by a generation and goes on cannot write into memory that is in
- * use again, which no flag could keep it from: unlike an exchange region, device memory is not
+ * all, but a rank that was left behind by a generation and goes on cannot write into memory that is
+ * in use again, which no flag could keep it from: unlike an exchange region, device memory is not
  * mapped anew.
  *
  * A device works late: what it was given is behind an event, and a flag goes up only once the CPU

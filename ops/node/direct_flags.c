@@ -23,8 +23,8 @@ size_t gf_direct_slots_at(const struct gf_direct *direct, uint64_t order)
 }
 
 /* What an operation is, in a word:
- *     bits 48..  which fold, or the root of a broadcast
- *          47    small        43  in exported memory      42  with a fold
+ *     bits 48..  which reduction, or the root of a broadcast
+ *          47    small        43  in exported memory      42  with a reduction of its own
  *          44..  collective   40..  type
  *           0..  elem_count */
 #define WHICH_BIT 48

@@ -4,11 +4,11 @@
  * looks whether it is finite.
  *
  * What fits goes into each peer's region beside the flag, and comes with it: one line that travels
- * instead of two. The rest has one place in its owner's region.
+ * instead of two. The rest lies once, in its owner's region.
  *
  * A rank that has all flags of an operation does not know whether its copy has been read. It knows
  * so of operation k once all flags of operation k + GF_DIRECT_LANES are there, as nobody takes that
- * place before it is done with k. A lane therefore has two places, used in turn, and a place is
+ * slot before it is done with k. A lane therefore has two slots, used in turn, and a slot is
  * written anew only then. */
 #include "ops/node/direct.h"
 
@@ -74,7 +74,7 @@ static gf_status sum_all(const struct gf_coll *coll, const gf_mem *from)
     return sum_range(coll, from, first + count, coll->plan.elem_count, NULL, NULL);
 }
 
-/* The owner's way of combining, which tells words by where they lie in the data. */
+/* The owner's reduction, which tells words by where they lie in the data. */
 static gf_status reduce_all(struct gf_coll *coll, const gf_mem *from)
 {
     gf_status status = coll->ops->copy(coll->queue, coll->plan.data, from[0], coll->bytes);
@@ -145,7 +145,7 @@ gf_status gf_direct_small_progress(struct gf_coll *coll, uint64_t now_ns)
     return (status == GF_OK) ? small_get(coll) : status;
 }
 
-/* What is folded is folded in place, so it has a copy of its own. The copy and the flag are its
+/* A reduction works in place, so it has a copy of its own. The copy and the flag are its
  * first turn. */
 gf_status gf_direct_small_start(struct gf_coll *coll)
 {

@@ -1,4 +1,4 @@
-/* Hierarchy: what hierarchy.c needs beside the rest of a collective, and its state. */
+/* Hierarchy: its state, and what it needs beside the rest of a collective. */
 #ifndef GF_HIERARCHY_H
 #define GF_HIERARCHY_H
 
@@ -7,7 +7,7 @@
 
 /* What hierarchy needs beside the rest: who shares memory with whom. Ranks are world ranks; all
  * ranks of the group agree on which nodes there are, their order and the order of ranks in them.
- * Its operations take two places each in the order of direct: they may lie GF_DIRECT_LANES / 2
+ * Its operations take two numbers each in the order of direct: they may lie GF_DIRECT_LANES / 2
  * apart at most. */
 struct gf_coll_nodes {
     const uint32_t *local; /* [local_size] ranks of this rank's node, this one too */
@@ -71,7 +71,7 @@ struct gf_hierarchy {
         /* [elem_count] of the wire's type in registered host memory; 0: the link takes it there */
         gf_mem data;
         struct gf_queue *out, *in; /* of the device, for the copies */
-        /* and what BETWEEN takes there in place of the operation's own */
+        /* and what BETWEEN takes there instead of the operation's own */
         struct gf_queue *queue;
         const struct gf_element_ops *ops;
         struct gf_check *check;

@@ -1,5 +1,5 @@
-/* A block between the phases of hierarchy: cast to the wire's type and back, copied from a device
- * to the host and back. */
+/* A block between two phases of hierarchy: it is cast to the wire's type and back, and copied
+ * from a device to the host and back. */
 #include "ops/node/hierarchy_parts.h"
 
 /* Some of this rank's block, to the wire's type or back; what the new type cannot hold is counted:

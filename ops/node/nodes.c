@@ -1,6 +1,6 @@
-/* Which ranks share memory, for hierarchy (hierarchy.h): all ranks tell all others whom they reach,
- * so all see the same nodes. A node is a set of ranks of which each reaches exactly the others:
- * ranks with the same lowest one. */
+/* Which ranks share memory, for hierarchy (hierarchy.h). All ranks tell all others which ranks
+ * they reach, so all compute the same nodes. A node is a set of ranks of which each reaches
+ * exactly the others; its ranks have the same lowest rank. */
 #include <stdio.h>
 
 #include "drivers/fnv.h"
@@ -82,9 +82,9 @@ static gf_status refuse(const struct gf_nodes_meeting *met, uint32_t rank, uint3
     return GF_ERR_CONFIG;
 }
 
-/* A rank whose node is not whole; GF_RANK_NONE: there is none. From what all were told, so that all
- * ranks see the same without another word: as many as share a lowest rank reach that many, each the
- * same ones. */
+/* A rank whose node is not whole; GF_RANK_NONE: there is none. From what all ranks know, so that
+ * all ranks see the same without another word: as many as share a lowest rank reach that many, each
+ * the same ones. */
 static uint32_t odd_one(const struct gf_nodes_meeting *met)
 {
     for (uint32_t rank = 0; rank < met->world; rank++) {
@@ -95,7 +95,7 @@ static uint32_t odd_one(const struct gf_nodes_meeting *met)
     return GF_RANK_NONE;
 }
 
-/* The rank with `place` others of its node before it, in the node of rank `lowest`. */
+/* The rank with `position` others of its node before it, in the node of rank `lowest`. */
 static uint32_t rank_at(const struct gf_nodes_meeting *met, uint32_t lowest, uint32_t position)
 {
     for (uint32_t rank = lowest; rank < met->world; rank++)

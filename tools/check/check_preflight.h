@@ -59,8 +59,8 @@ int check_preflight(struct check_job *job, bool json);
 bool check_devices_text(const char *root, const char *names, bool with_gpus, uint32_t locals,
                         char text_out[GF_TEXT_MAX]);
 void check_devices(struct check_report *report, const struct check_job *job);
-/* check_gpudirect.c. How a card may reach a GPU's memory, below a root with sys/ and proc/ in it.
- * */
+/* check_gpudirect.c. How a card may reach a GPU's memory, below a root with sys/ and proc/ in
+ * it. */
 typedef enum check_way { CHECK_WAY_NONE, CHECK_WAY_PEERMEM, CHECK_WAY_DMABUF } check_way;
 check_way check_gpudirect_way(const char *root);
 void check_gpudirect(struct check_report *report, const struct check_job *job);

@@ -38,8 +38,8 @@ static void signals_catch(void)
 
 /* ---- what it prints ---- */
 
-/* A line an event, with the time. A reader that is slow must not stop it: a line for which a pipe has
- * no room is dropped, and counted. */
+/* A line an event, with the time. A reader that is slow must not stop it: a line for which a pipe
+ * has no room is dropped, and counted. */
 static void line_print(const char *text)
 {
     static unsigned dropped;

@@ -45,8 +45,8 @@ struct gf_channel_setup coordinator_channel(const struct coordinator_job *job)
                                      .log = job->log};
 }
 
-/* A descriptor each. Where fewer are allowed: as many as there may be, if all ranks find one; 0: they
- * do not. */
+/* A descriptor each. Where fewer are allowed: as many as there may be, if all ranks find one; 0:
+ * they do not. */
 static uint32_t connections_take(uint32_t world, uint32_t wanted, struct gf_fault *fault_out)
 {
     struct rlimit limit;

@@ -25,7 +25,8 @@ struct coordinator_server; /* one at most is open */
 /* Takes all memory that it will ever need, and listens. NULL: *fault_out says why. */
 struct coordinator_server *coordinator_open(const struct coordinator_job *job,
                                             struct gf_fault *fault_out);
-/* Until the job has ended: GF_OK: well; an error: why is in text_out[GF_ERROR_TEXT_BYTES]. GF_AGAIN:
+/* Until the job has ended: GF_OK: well; an error: why is in text_out[GF_ERROR_TEXT_BYTES].
+ * GF_AGAIN:
  * *stop was not 0. */
 gf_status coordinator_run(struct coordinator_server *server, const volatile sig_atomic_t *stop,
                           char *text_out, size_t text_bytes);

@@ -56,8 +56,8 @@ static unsigned char *file_read(const char *path, uint64_t *bytes_out)
     return data;
 }
 
-/* Which bytes sample `number` of the run is: no state to save, and every generation's ranks share the
- * run's samples anew. */
+/* Which bytes sample `number` of the run is: no state to save, and every generation's ranks share
+ * the run's samples anew. */
 static const unsigned char *sample_of(uint64_t number)
 {
     number = (number + 1) * UINT64_C(0x9e3779b97f4a7c15);

@@ -1,4 +1,4 @@
-/* Bytes: libc knows this CPU better. */
+/* Copies bytes, by libc, which knows this CPU better. */
 #ifndef GF_COPY_HOST_H
 #define GF_COPY_HOST_H
 #include "ops/element/host/vec.h"
