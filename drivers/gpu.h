@@ -33,7 +33,7 @@ struct gf_gpu_kernels {
 struct gf_gpu_setup {
     const char *library; /* CUDA driver library; empty: libcuda.so.1 */
     uint32_t ordinal;    /* GF_ORDINAL(n); 0: local, modulo the devices that this process sees */
-    uint32_t local;      /* the rank's place in its node */
+    uint32_t local;      /* the local rank: its number in its node */
     size_t device_bytes; /* arena taken once at open; 0 on the host */
     uint32_t events_max; /* for event_record() */
     uint64_t idle_ns;    /* closing waits so long for the device's work; 0, and at most: 2 s */

@@ -15,7 +15,7 @@
 /* A launcher that another one has started (mpirun or torchrun in a job of Slurm's) hands on what
  * that has set: the inner one stands before the outer one. Ours decides by any of its names. Of the
  * others it is the first of which most are set: a script may set WORLD_SIZE alone, and PMI under
- * srun has no place in the node.
+ * srun has no local rank.
  *
  * job: what the launcher says alike to all ranks of a job and to no other job. What one of them
  * says may be no id (is_id()), and a word that a user chose may be in use twice (--rdzv-id=100 of a
@@ -24,7 +24,7 @@
 static const struct launcher {
     const char *rank;
     const char *world[WORLDS_MAX]; /* the first that is set */
-    /* place in the node, perhaps that of a larger job around this one; rank where it is not set */
+    /* local rank, perhaps that of a larger job around this one; rank where it is not set */
     const char *local;
     const char *job[JOBS_MAX];
     const char *part;  /* within that job: a number, also 0 */
@@ -317,8 +317,7 @@ gf_status gf_identity_get(struct gf_identity *identity_out, struct gf_fault *fau
     if (number_get(launcher->rank, "a rank", 0, most - 1, &rank, fault_out) < 0)
         return GF_ERR_CONFIG;
     identity.rank = (uint32_t)rank;
-    if ((number_get(launcher->local, "a place in the node", 0, GF_WORLD_MAX - 1, &rank, fault_out) <
-         0) ||
+    if ((number_get(launcher->local, "a local rank", 0, GF_WORLD_MAX - 1, &rank, fault_out) < 0) ||
         (own_job_get(&identity, fault_out) < 0))
         return GF_ERR_CONFIG;
     identity.local = (uint32_t)rank;

@@ -7,7 +7,7 @@
 struct gf_identity {
     uint32_t rank;
     uint32_t world;
-    /* its place in its node; where the launcher does not say that: rank */
+    /* the local rank, its number in its node; where the launcher does not say that: rank */
     uint32_t local;
     /* GF_WORLD_MAX; 0 where it is not set. A new rank is from world to world_max - 1 */
     uint32_t world_max;

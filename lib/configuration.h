@@ -78,7 +78,7 @@ struct gf_config {
         gf_link_choice driver;
         /* UCX's names, comma-separated, for ucx alone; empty: rc, ud and dc */
         char transports[GF_TEXT_MAX];
-        /* "eth0,eth1": these, streams are spread over them; "a;b": by place in the node; empty:
+        /* "eth0,eth1": these, streams are spread over them; "a;b": by local rank; empty:
          * the one on the way to rendezvous.address, or for ucx any */
         char devices[GF_TEXT_MAX];
         /* tcp: connections of a pair of ranks, at least one for each of its devices; 0: 1 */
@@ -94,7 +94,7 @@ struct gf_config {
     struct {
         char driver[16];                 /* "cuda"; empty: host */
         char library[GF_PATH_MAX_BYTES]; /* empty: libcuda.so.1 */
-        /* GF_ORDINAL(n); 0: the rank's place in its node, modulo the GPUs that it sees */
+        /* GF_ORDINAL(n); 0: the local rank, modulo the GPUs that it sees */
         uint32_t ordinal;
         bool shared; /* several ranks on one GPU are meant: no warning */
         /* of a GPU, which kernels between devices take at most: blocks of 1,024 threads, each with

@@ -161,7 +161,7 @@ TEST(a_peer_over_ud_may_be_late)
     assert_int_equal(unsetenv("UCX_UD_TIMEOUT"), 0);
 }
 
-/* Of a;b a rank uses those of its place in the node. */
+/* Of a;b a rank uses those of its local rank. */
 TEST(the_open_network_is_told_with_its_devices)
 {
     struct gf_link_setup setup = plain;

@@ -1,4 +1,4 @@
-/* link.devices: a group for each place in the node, and the names of a list. */
+/* link.devices: a group for each local rank, and the names of a list. */
 #include "firmware-tests/support/suite.h"
 #include "drivers/devices.h"
 #include "lib/configuration.h"

@@ -415,8 +415,7 @@ TEST(the_place_in_the_node_is_the_launchers_word_or_the_rank)
     assert_int_equal(gf_identity_local(9), 3);
     environment_set(wrong);
     assert_int_equal(gf_identity_get(&identity, &fault), GF_ERR_CONFIG);
-    assert_non_null(
-        strstr(fault.text, "LOCAL_RANK='8192': expected a place in the node from 0 to 8191"));
+    assert_non_null(strstr(fault.text, "LOCAL_RANK='8192': expected a local rank from 0 to 8191"));
     environment_set((const char *const[8]){NULL});
     assert_int_equal(gf_identity_local(9), 9);
 }

@@ -2,8 +2,7 @@
  * again and again, for three quarters of exchange.timeout and for 1.5 s at least:
  *
  *     a link may know by then what it did not know before: TCP retransmits after 0.2, 0.6 and 1.4 s
- *     a rank that does not poll replies late each time; a rank that only computes now and then does
- *     not
+ *     a rank that does not poll replies late each time; one that computes now and then does not
  *
  * A broken edge may be either end's. A host that loses several others tells of them one at a time,
  * as each has its own timeouts: then the next edge says whose they are. So where an edge's ends

@@ -12,7 +12,7 @@ struct gf_layout {
     struct gf_pool_sizes pool;
     struct gf_coll_need op_need;
     struct gf_footprint footprint;
-    uint32_t local; /* the rank's place in its node, as far as a launcher says it */
+    uint32_t local; /* its number in its node, as far as a launcher says it */
     uint32_t tensor_count;
     uint32_t buffers_max; /* of a step, sparse or not */
     uint32_t chunk_count;

@@ -131,8 +131,8 @@ const struct gf_setting gf_settings[] = {
     {.key = "link.devices",
      TEXT(link.devices, GF_FORM_DEVICES),
      .fallback_text = "",
-     .help = "network devices between nodes; a;b by place in the node; empty: the one on the way "
-             "to rendezvous.address"},
+     .help = "network devices between nodes; a;b by local rank; empty: the one on the way to "
+             "rendezvous.address"},
     {.key = "link.streams",
      COUNT(link.streams),
      AGREES,
@@ -175,8 +175,7 @@ const struct gf_setting gf_settings[] = {
      COUNT(device.ordinal),
      .flags = GF_SETTING_AUTO,
      .high = 256,
-     .help = "which GPU of this node; auto: the rank's place in its node, modulo the GPUs that it "
-             "sees"},
+     .help = "which GPU of this node; auto: the local rank, modulo the GPUs that it sees"},
     {.key = "device.shared",
      BOOL(device.shared),
      .help = "several ranks share a GPU on purpose: no warning"},

@@ -142,7 +142,7 @@ static const char *form_text(gf_setting_form form)
     case GF_FORM_TRANSPORTS:
         return "lower-case UCX names, comma-separated, for example rc or rc,cuda_copy";
     case GF_FORM_DEVICES:
-        return "device names, for example eth0, or mlx5_0:1;mlx5_1:1 by place in the node";
+        return "device names, for example eth0, or mlx5_0:1;mlx5_1:1 by local rank";
     case GF_FORM_PORTS: return "first-last within 1024-65535";
     case GF_FORM_DRIVER: return "host or cuda";
     case GF_FORM_PATH: break;

@@ -2,7 +2,7 @@
  * sysfs says, without UCX and without CUDA. A real card counts before an interface of software,
  * then the faster one, then the one nearer to the rank's GPU: first by the way through the PCI
  * bridges that both have in common, then by the NUMA node. Devices that are equally good are dealt
- * out by the place in the node. GPU p is the p-th by PCI address: CUDA counts GPUs of one model in
+ * out by local rank. GPU p is the p-th by PCI address: CUDA counts GPUs of one model in
  * this order. */
 #include <dirent.h>
 #include <ifaddrs.h>

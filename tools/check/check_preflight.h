@@ -28,7 +28,7 @@ struct check_job {
     uint64_t deadline_ns; /* how long for each conversation with other ranks */
     /* where the file says that the coordinator runs, whatever the launcher says */
     gf_coordinator_place coordinator_of_file;
-    uint32_t local; /* this rank's place on its node, as in a job's gf_open() */
+    uint32_t local; /* the local rank, as in a job's gf_open() */
     /* Known after check_peers(); before it what the command line said. */
     uint32_t local_count; /* ranks on this node */
     /* this one among them: what is the node's is looked at by the first alone */
