@@ -21,7 +21,7 @@ SEARCH = [BUILD + "/firmware-tests/states/%s.o" % n
           for n in "program_states states_world states_member states_rules states_search".split()]
 FILES = ["lib/control/%s.c" % n
          for n in "calls coordinator coordinator_send coordinator_take edges frames inquiry member offer patience "
-                  "place looks".split()]
+                  "location looks".split()]
 MAIN = BUILD + "/firmware-tests/support/suite_main.o"
 CHECK = [BUILD + "/firmware-tests/states/test_states.o", MAIN] + SEARCH[1:]
 SUITE = [BUILD + "/firmware-tests/sim/test_control.o", BUILD + "/firmware-tests/support/control_world.o", MAIN]
