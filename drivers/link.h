@@ -99,10 +99,9 @@ struct gf_link_setup {
 
 struct gf_node;
 
-/* The state of each driver begins with this. Under gf_link_front it is the same struct for both: the
- * front has set it, a network driver leaves its fields alone but fault, failed, the counters,
- * wake_fd, device
- * and reaches_device. */
+/* The state of each driver begins with this. Under gf_link_front it is the same struct for both:
+ * the front has set it, a network driver leaves its fields alone but fault, failed, the counters,
+ * wake_fd, device and reaches_device. */
 struct gf_link {
     const struct gf_link_driver *driver;
     struct gf_front *front; /* gf_link_front's; NULL: a driver alone, or a simulated link */

@@ -6,8 +6,8 @@
  *     ucs_debug_disable_signals            a dynamic UCX has installed handlers for SIGSEGV and its
  *                                          like before main()
  *
- * libucs exports them. The headers of the first four are installed; the last one is in none. Seen to
- * work with UCX 1.13.1 and 1.23.0, static and dynamic (firmware-tests/results/ucx.md). A release
+ * libucs exports them. The headers of the first four are installed; the last one is in none. Seen
+ * to work with UCX 1.13.1 and 1.23.0, static and dynamic (firmware-tests/results/ucx.md). A release
  * without one of them does not link. */
 #include "drivers/ucx/link_ucx.h"
 

@@ -143,8 +143,8 @@ gf_status gf_ucx_fault(struct gf_ucx *ucx, gf_status code, uint32_t peer, const 
 
 /* ---- while UCX opens a context or a worker ---- */
 
-/* One thread at a time. What UCX lacks it says in warnings, which UCX_LOG_LEVEL may have turned off;
- * was_out: what it was. */
+/* One thread at a time. What UCX lacks it says in warnings, which UCX_LOG_LEVEL may have turned
+ * off; was_out: what it was. */
 static void opening_begin(struct gf_ucx *ucx, char was_out[32])
 {
     (void)pthread_mutex_lock(&opens);

@@ -1,8 +1,8 @@
 /* What UCX is told.
  *
- * UCP checks its own keys at once. It keeps keys of transports for later and says "OK" to them, also
- * where no transport has such a key. ucp_init() then warns of that, and the open fails by it (1.23
- * says it in its debug log alone). */
+ * UCP checks its own keys at once. It keeps keys of transports for later and says "OK" to them,
+ * also where no transport has such a key. ucp_init() then warns of that, and the open fails by it
+ * (1.23 says it in its debug log alone). */
 #include "drivers/ucx/link_ucx.h"
 
 #include <stdio.h>

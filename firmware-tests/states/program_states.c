@@ -1,5 +1,5 @@
-/* The search of states.h for SECONDS of the processor: program_states [SECONDS [FIRST [SEED]]]: jobs
- * from the FIRST on, and where time is left random schedules from SEED on. Ends with 1 and the
+/* The search of states.h for SECONDS of the processor: program_states [SECONDS [FIRST [SEED]]]:
+ * jobs from the FIRST on, and where time is left random schedules from SEED on. Ends with 1 and the
  * schedule where a rule does not hold. */
 #include "firmware-tests/states/states.h"
 
