@@ -61,11 +61,11 @@ struct gf_coll_plan {
     uint64_t elem_count;
     uint64_t tag;  /* gf_tag(..), moves are added */
     uint64_t base; /* what check and sources call element 0 of data */
-    /* How values are combined; NULL: ops->sum. Must be commutative; dst = fold(dst, src). */
+    /* How values are combined; NULL: ops->sum. Must be commutative; dst = reduce(dst, src). */
     gf_status (*reduce)(void *arg, gf_mem dst, gf_mem src, uint64_t elem_count);
     void *reduce_arg;
-    size_t reduce_elem_bytes; /* size of an element where fold is set; else 0 */
-    uint32_t reduce_number;   /* which fold: ranks with different ones do not meet in direct */
+    size_t reduce_elem_bytes; /* size of an element where reduce is set; else 0 */
+    uint32_t reduce_number;   /* which reduction: direct refuses ranks that differ in it */
 };
 
 /* All but the last part is set by the owner before gf_coll_start(). */
