@@ -59,7 +59,7 @@ DRIVER_LIBS = -Wl,-Bstatic -lsodium -Wl,-Bdynamic $(UCX_LINK) -ldl -lrt -lm -pth
 LINK_LIBS = -Wl,--gc-sections -Wl,-Bstatic -lconfig -Wl,-Bdynamic $(DRIVER_LIBS)
 BLAS_LIBS = -Wl,-Bstatic -L$(LIBRARIES)/openblas-serial -lopenblas -lz -Wl,-Bdynamic
 
-include firmware-tests/verbs/verbs.mk
+include firmware-tests/ucx/verbs.mk
 all: $(LIB) $(SIM_LIB) $(TOOLS) $(BUILD)/include ## build the library, the simulator and the tools
 
 # What sees UCX's headers.

@@ -4,7 +4,7 @@
 TEST_PACKAGES := openmpi-bin libopenmpi-dev mpich libmpich-dev slurm-wlm munge python3-torch libtorch-dev g++
 
 # Test programs: test_*, program_*, fuzz_*, bench_* and soak_main; what else lies there is linked into all of them.
-TEST_SRC := $(filter-out firmware-tests/verbs/%,$(wildcard firmware-tests/*/*.c))
+TEST_SRC := $(filter-out firmware-tests/ucx/verbs_%,$(wildcard firmware-tests/*/*.c))
 program   = $(addprefix $(BUILD)/firmware-tests/,$(notdir $(basename $(1))))
 TEST_LIB := $(foreach f,$(TEST_SRC),$(if $(filter fake_cuda% fake_nccl% test_% fuzz_% bench_% program_% gpu_asserts.c \
               suite_main.c soak_main.c,$(notdir $(f))),,$(f)))
@@ -18,8 +18,8 @@ BENCH_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out %/bench_mpi.c %/bench_ucc.
 # ---- their objects ----
 # Callbacks of tests take more than they use, and what stands for another library's call is declared there.
 $(BUILD)/firmware-tests/%.o: GF_FLAGS += -Wno-unused-parameter -Wno-missing-prototypes
-$(addprefix $(BUILD)/firmware-tests/process/,test_link_ucx%.o program_allocations.o program_ucx_faults.o): GF_FLAGS += $(UCX_FLAGS)
-$(patsubst %.c,$(BUILD)/%.o,$(wildcard firmware-tests/process/*.c firmware-tests/fuzz/*.c)): $(BUILD)/link.used
+$(addprefix $(BUILD)/firmware-tests/,ucx/test_link_ucx%.o ucx/program_ucx_faults.o whole/program_allocations.o): GF_FLAGS += $(UCX_FLAGS)
+$(patsubst %.c,$(BUILD)/%.o,$(wildcard $(addprefix firmware-tests/,tcp/*.c ucx/*.c whole/*.c fuzz/*.c))): $(BUILD)/link.used
 $(patsubst %.c,$(BUILD)/%.o,$(shell grep -l GF_WITH_ $(wildcard firmware-tests/cuda/*.c))): $(BUILD)/with.used
 $(BUILD)/libtest.a: $(TEST_LIB:%.c=$(BUILD)/%.o)
 	@rm -f $@
@@ -54,27 +54,20 @@ $(BUILD)/firmware-tests/test_check_devices: $(call without_main,check) $(TOOL_SH
 $(BUILD)/firmware-tests/test_check: $(call without_main,check) $(patsubst %,$(BUILD)/tools/common/tool_%.o,output port context)
 $(BUILD)/firmware-tests/test_bytes: $(BUILD)/tools/common/tool_output.o
 $(BUILD)/firmware-tests/test_perf: $(call without_main,perf) $(TOOL_SHARED) $(TOOL_CONTEXT)
-# UCX's answers and what it is given, seen and changed on the way.
-$(BUILD)/firmware-tests/test_link_ucx_device: LDFLAGS += $(foreach f,config_modify context_query tag_send_nbx tag_recv_nbx \
-    worker_create worker_progress worker_destroy worker_flush_nbx request_cancel init_version cleanup mem_map \
-    mem_unmap,-Wl$(comma)--wrap=ucp_$(f))
-$(BUILD)/firmware-tests/test_link_ucx_probe: LDFLAGS += $(foreach f,opendir fopen access,-Wl$(comma)--wrap=$(f))
-$(BUILD)/firmware-tests/test_link_ucx_settings: LDFLAGS += $(foreach f,config_modify context_query worker_create,-Wl$(comma)--wrap=ucp_$(f))
+# UCX's calls, of which one fails.
 UCX_FAULTS = $(patsubst %,-Wl$(comma)--wrap=ucp_%,config_read config_modify init_version context_query mem_map \
     worker_create worker_get_efd worker_get_address worker_arm worker_flush_nbx ep_create tag_send_nbx \
     tag_recv_nbx) $(patsubst %,-Wl$(comma)--wrap=uct_%,query_components md_open)
 $(BUILD)/firmware-tests/test_link_ucx_calls: LDFLAGS += $(UCX_FAULTS)
-$(BUILD)/firmware-tests/test_link_ucx_calls: $(BUILD)/firmware-tests/process/program_ucx_faults.o
+$(BUILD)/firmware-tests/test_link_ucx_calls: $(BUILD)/firmware-tests/ucx/program_ucx_faults.o
 $(filter $(BUILD)/firmware-tests/test_link_ucx%,$(TESTS)): $(if $(UCX_APART),$(UCX_OBJ))
+# What a test wraps, a line of its head comment says: link: wrap FUNCTION ..
+wraps = $(addprefix -Wl$(comma)--wrap=,$(shell sed -n 's|^ \* link: wrap \([a-z0-9_ ]*[a-z0-9_]\).*|\1|p' \
+            $(<:$(BUILD)/%.o=%.c)))
 $(BUILD)/firmware-tests/test_%: $$(call objects,firmware-tests/*/test_$$*.c firmware-tests/support/suite_main.c) $(BUILD)/libtest.a $(SIM_LIB) $(LIB)
-	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(BUILD)/libtest.a $(SIM_LIB) $(LIB) \
+	$(CC) $(CFLAGS) $(LDFLAGS) $(wraps) -o $@ $(filter %.o,$^) $(BUILD)/libtest.a $(SIM_LIB) $(LIB) \
 	    $(if $(filter $(NET_TESTS) %simt_train,$@),$(BLAS_LIBS)) $(LINK_LIBS) $(if $(findstring test_link_ucx,$@),$(UCX_APART)) -lcmocka
 
-# Several nodes in one process (support/real_links.c).
-REAL_SUITES := coll hierarchy sparse sparse_edges step request reduction leave regroup rejoin
-REAL_SUITES := $(addprefix $(BUILD)/firmware-tests/test_,$(REAL_SUITES))
-$(REAL_SUITES): LDFLAGS += -Wl,--wrap=gf_node_host_look
-$(BUILD)/firmware-tests/test_cuda_open: LDFLAGS += -Wl,--wrap=dlclose
 # A CUDA driver without a GPU, for tests of the real one: found by dlopen() like the real one's library.
 FAKE_CUDA := $(if $(filter 1,$(CUDA)),$(BUILD)/firmware-tests/fake/libcuda.so.1)
 FAKE_CUDA_OBJ := $(patsubst firmware-tests/cuda/%.c,$(BUILD)/firmware-tests/fake/%.o,$(wildcard firmware-tests/cuda/fake_cuda*.c))
@@ -114,28 +107,28 @@ $(BUILD)/firmware-tests/program_soak_corpus: $(BUILD)/libtest.a
 # A search saves and restores the world of states.h, and nothing else: so nothing else may change.
 STATES := $(BUILD)/firmware-tests/program_states
 $(STATES): PROGRAM_LIBS = $(BUILD)/libtest.a $(LIB) $(LINK_LIBS)
-$(STATES): $(BUILD)/libtest.a firmware-tests/states/writable.sh
+$(STATES): $(BUILD)/libtest.a firmware-tests/control/writable.sh
 # It runs where there is no libcmocka: gpu_asserts.c has what worlds call of it.
 GPU_ASSERTS := $(BUILD)/firmware-tests/cuda/gpu_asserts.o
 $(BUILD)/firmware-tests/program_gpu: PROGRAM_LIBS = $(GPU_ASSERTS) $(BUILD)/libtest.a $(SIM_LIB) $(LIB) $(LINK_LIBS)
 $(BUILD)/firmware-tests/program_gpu: $(GPU_ASSERTS) $(BUILD)/libtest.a $(SWEEP_FATBIN)
 # gf-train with faulty hardware, and one of another version of the library.
 FAULTY_LINK = $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(SIM_LIB) $(LIB) $(BLAS_LIBS) $(LINK_LIBS)
-$(BUILD)/firmware-tests/program_faulty_train: $(BUILD)/firmware-tests/process/program_faulty_train.o $(BUILD)/tools/train/train_main.o $(TRAIN_OBJ) $(TRAIN_FATBIN) $(LIB) $(SIM_LIB)
+$(BUILD)/firmware-tests/program_faulty_train: $(BUILD)/firmware-tests/whole/program_faulty_train.o $(BUILD)/tools/train/train_main.o $(TRAIN_OBJ) $(TRAIN_FATBIN) $(LIB) $(SIM_LIB)
 	$(FAULTY_LINK) -Wl,--wrap=gf_tensor_ready -Wl,--wrap=gf_close -Wl,--wrap=recvmsg
-$(BUILD)/firmware-tests/program_ucx_faults: $(BUILD)/firmware-tests/process/program_ucx_faults.o $(UCX_OBJ) \
+$(BUILD)/firmware-tests/program_ucx_faults: $(BUILD)/firmware-tests/ucx/program_ucx_faults.o $(UCX_OBJ) \
     $(BUILD)/tools/train/train_main.o $(TRAIN_OBJ) $(TRAIN_FATBIN) $(LIB) $(SIM_LIB)
 	$(FAULTY_LINK) $(UCX_FAULTS) $(UCX_APART)
 OTHER_OBJ := $(patsubst %,$(BUILD)/other/%.o,lib/core/open drivers/tcp/channel_take drivers/tcp/channel_dial)
 $(BUILD)/firmware-tests/other_version_train: $(OTHER_OBJ) $(BUILD)/tools/train/train_main.o $(TRAIN_OBJ) $(TRAIN_FATBIN) $(LIB) $(SIM_LIB)
 	$(FAULTY_LINK)
-$(BUILD)/other/%.o: %.c firmware-tests/process/other_version.h $(BUILD)/compile.used
+$(BUILD)/other/%.o: %.c firmware-tests/whole/other_version.h $(BUILD)/compile.used
 	@mkdir -p $(@D)
-	$(CC) $(GF_FLAGS) -include firmware-tests/process/other_version.h $(CFLAGS) -c $< -o $@
+	$(CC) $(GF_FLAGS) -include firmware-tests/whole/other_version.h $(CFLAGS) -c $< -o $@
 $(BUILD)/firmware-tests/program_%: $$(call objects,firmware-tests/*/program_$$*.c) $(LIB) $(SIM_LIB) $(TOOL_SHARED)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(if $(filter %allocations %gpu,$@),$(TOOL_SHARED)) $(filter %_fatbin.o,$^) \
 	    $(PROGRAM_LIBS) -lm
-	$(if $(filter $(STATES),$@),@sh firmware-tests/states/writable.sh $@ || { rm -f $@; exit 1; })
+	$(if $(filter $(STATES),$@),@sh firmware-tests/control/writable.sh $@ || { rm -f $@; exit 1; })
 
 # ---- what people run ----
 deps-test: ## the same, and what some tests start: Open MPI, MPICH, Slurm, PyTorch
@@ -146,20 +139,20 @@ check: ## every suite but the long ones (6 minutes on 2 cores)
 	@$(MAKE) --no-print-directory -s -j2 WERROR=1 all tests
 	@$(MAKE) --no-print-directory -s suites
 
-QUICK_TESTS := $(call program,$(wildcard firmware-tests/unit/test_*.c firmware-tests/sim/test_*.c))
-check-quick: ## the unit and sim suites (a minute): what one runs between edits
+QUICK_TESTS := $(call program,$(shell grep -L '^ \* suite: slow' $(wildcard firmware-tests/*/test_*.c)))
+check-quick: ## the suites in C that do not say "suite: slow" (a minute): what one runs between edits
 	@$(MAKE) --no-print-directory -s -j2 $(QUICK_TESTS)
 	@BUILD=$(BUILD) sh firmware-tests/support/run.sh $(QUICK_TESTS)
 
 OUTAGES = $(foreach s,1 3 8 20,$(foreach h,2x1 2x2 3x1,$h:$s))
 outage: $(BUILD)/firmware-tests/program_outage ## the network of an elastic job is gone for 1 to 20 s, RUNS=20 (an hour)
-	@RUNS=$${RUNS:-20} OUTAGES="$(OUTAGES)" BUILD=$(BUILD) sh firmware-tests/process/test_outage.sh
+	@RUNS=$${RUNS:-20} OUTAGES="$(OUTAGES)" BUILD=$(BUILD) sh firmware-tests/control/test_outage.sh
 
 check-long: ## check, the long suites, clang, valgrind and sanitizers, the fuzz targets, a soak of 10 minutes (an hour)
 	@for target in check check-clang check-valgrind check-san; do $(MAKE) --no-print-directory $$target || exit 1; done
 	@BUILD=$(BUILD) sh firmware-tests/support/run.sh $(LONG_SUITES)
-	@RUNS=3 BUILD=$(BUILD) sh firmware-tests/support/run.sh $(addprefix firmware-tests/process/test_,elastic.sh rejoin.sh flood.sh)
-	@TIMES="1 5 20" BUILD=$(BUILD) sh firmware-tests/support/run.sh firmware-tests/process/test_coordinator_dies.sh
+	@RUNS=3 BUILD=$(BUILD) sh firmware-tests/support/run.sh $(addprefix firmware-tests/,control/test_elastic.sh control/test_rejoin.sh tcp/test_flood.sh)
+	@TIMES="1 5 20" BUILD=$(BUILD) sh firmware-tests/support/run.sh firmware-tests/control/test_coordinator_dies.sh
 	@$(MAKE) --no-print-directory -s fuzz FUZZ_SECONDS=10
 	@$(MAKE) --no-print-directory -s soak SECONDS=600
 
@@ -177,22 +170,22 @@ suites: tests all
 test: suites ## every suite without looking at packages, or one: T=coll
 
 tidy: ## the rules of the tree: includes, READMEs, headers, layout; SHRINK=1 shortens the list of exceptions
-	@CC="$(CC)" sh firmware-tests/process/test_tidy.sh
+	@CC="$(CC)" sh firmware-tests/whole/test_tidy.sh
 
 check-states: ## the shipped coordinator and members searched by two processes for SECONDS=600 each (states.h)
 	@$(MAKE) --no-print-directory -s -j2 $(STATES)
 	@$(STATES) $(or $(SECONDS),600) & $(STATES) $(or $(SECONDS),600) 10 1000000007 && wait $$!
 check-states-mutants: ## planted defects that the search must find, and MUTANTS=200 seeded changes of lib/control (SEED=1)
 	@$(MAKE) --no-print-directory -s -j2 $(STATES) $(call program,test_states test_control)
-	@CC="$(CC)" BUILD=$(BUILD) python3 firmware-tests/states/mutants.py planted
-	@CC="$(CC)" BUILD=$(BUILD) python3 firmware-tests/states/mutants.py $(or $(MUTANTS),200) $(or $(SEED),1)
+	@CC="$(CC)" BUILD=$(BUILD) python3 firmware-tests/control/mutants.py planted
+	@CC="$(CC)" BUILD=$(BUILD) python3 firmware-tests/control/mutants.py $(or $(MUTANTS),200) $(or $(SEED),1)
 
 check-queues: tests all ## CUDA suites, gpu-check with MODES="1 2 8 32 none blocking" of work queues, SEEDS=1000 each
 	@BUILD=$(BUILD) MODES="$(MODES)" SEEDS="$(SEEDS)" sh firmware-tests/cuda/queue_modes.sh
 
 # What runs over UCX, or is about how it is linked.
-UCX_SUITES := $(call program,$(wildcard firmware-tests/process/test_link_ucx*.c)) \
-              $(addprefix firmware-tests/process/test_,ucx_links.sh ucx_faults.sh unopened.sh mpi.sh)
+UCX_SUITES := $(call program,$(wildcard firmware-tests/ucx/test_link_ucx*.c)) \
+              $(addprefix firmware-tests/ucx/test_,ucx_links.sh ucx_faults.sh unopened.sh mpi.sh)
 UCX_BUILD  := $(BUILD)-ucx-$(UCX_VERSION)$(if $(filter 1,$(UCX_DYNAMIC)),-dynamic)
 ucx-suites: $(filter $(BUILD)/%,$(UCX_SUITES)) $(call program,program_ucx_faults program_unopened) $(BUILD)/images
 check-ucx: ## the suites that use UCX, with another one: UCX_PREFIX=DIR, UCX_DYNAMIC=1
@@ -202,7 +195,7 @@ check-ucx: ## the suites that use UCX, with another one: UCX_PREFIX=DIR, UCX_DYN
 check-verbs: ## steps over UCX's rc and ud on a device without a card (75 s)
 	@$(MAKE) --no-print-directory deps UCX_IB=1
 	@$(MAKE) --no-print-directory -s -j2 all $(BUILD)/images
-	@CC="$(CC)" BUILD=$(BUILD) sh firmware-tests/support/run.sh firmware-tests/verbs/test_verbs.sh
+	@CC="$(CC)" BUILD=$(BUILD) sh firmware-tests/support/run.sh firmware-tests/ucx/test_verbs.sh
 
 check-san: ## the unit tests under address and undefined-behaviour checks
 	@$(MAKE) --no-print-directory deps
@@ -211,7 +204,7 @@ check-san: ## the unit tests under address and undefined-behaviour checks
 
 quick-programs: # their names, for another BUILD
 	@echo $(QUICK_TESTS)
-check-aarch64: ## the unit and sim suites for 64-bit ARM under qemu; needs Debian's cross compiler, or is skipped
+check-aarch64: ## the quick suites for 64-bit ARM under qemu; needs Debian's cross compiler, or is skipped
 	@BUILD=$(BUILD)-aarch64 sh firmware-tests/support/aarch64.sh
 
 check-litmus: ## the flag protocols of direct in herd7's C11 model (HERD=FILE), or skipped
@@ -228,7 +221,7 @@ audit: $(LIB) ## fail if the library takes from libc or elsewhere what firmware-
 	@sh firmware-tests/support/audit.sh $(LIB)
 
 MUTANTS ?= 200
-mutate: ## MUTANTS=200 seeded one-token changes of lib/ and ops/: the share that the unit and sim suites notice (an hour; SEED=1)
+mutate: ## MUTANTS=200 seeded one-token changes of lib/ and ops/: the share that the quick suites notice (an hour; SEED=1)
 	@command -v python3 >/dev/null && command -v gcov >/dev/null || { echo "skipped: needs python3 and gcov"; exit 0; }; \
 	BUILD=$(BUILD)-mutate nice -n 19 python3 firmware-tests/support/mutate.py $(MUTANTS) $(or $(SEED),1)
 

@@ -10,7 +10,7 @@
  * core/choose.c; the switches of node/direct.c and direct_small.c (direct_device.c offers all up to
  * allgather); pairs and values in support/coll_world.c and coll_values.c. For users: a gf_operation
  * (lib/types.h) with a name (settings/names.c), core/request.c, members_calls.c, gradientflow.h and
- * .3, sim/test_rules*.c, test_request.c, soak_requests.c, gf-perf. An algorithm: ops/README.md. */
+ * .3, core/test_rules*.c, test_request.c, soak_requests.c, gf-perf. An algorithm: ops/README.md. */
 typedef enum gf_collective {
     GF_COLL_ALLREDUCE,
     GF_COLL_REDUCE_SCATTER, /* up to here they add */

@@ -1,5 +1,6 @@
 /* What the appliance does beside the library on the same GPU: it captures graphs, its kernels hang,
- * its ranks share a device. Through the real driver on the CUDA library without a GPU. */
+ * its ranks share a device. Through the real driver on the CUDA library without a GPU.
+ * suite: slow */
 #include "firmware-tests/support/suite.h"
 #include "lib/context.h"
 #include "firmware-tests/cuda/cuda_world.h"

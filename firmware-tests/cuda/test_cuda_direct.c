@@ -1,6 +1,7 @@
 /* Ranks of one node on the CUDA library without a GPU that sum from device to device: the bits are
  * those of `direct` on the host, where one rank is refused all go through host memory and say
- * so. */
+ * so.
+ * suite: slow */
 #include "firmware-tests/support/suite.h"
 #include "lib/context.h"
 #include "firmware-tests/cuda/cuda_world.h"

@@ -1,5 +1,6 @@
 /* Every call of the CUDA driver library fails once, at each time it is made: the error names it,
- * nothing is left, and what closing meets is said and does not stop it. */
+ * nothing is left, and what closing meets is said and does not stop it.
+ * suite: slow */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/cuda/cuda_fixture.h"
 

@@ -1,7 +1,8 @@
 /* Ranks of several nodes on the CUDA library without a GPU: summed from device to device inside a
  * node, then by owners of a block over the network, from host memory or from the device's. The bits
  * are those of `hierarchy` on the host, who is refused says so at open, and who dies leaves no
- * trace. */
+ * trace.
+ * suite: slow */
 #include "firmware-tests/support/suite.h"
 #include "lib/context.h"
 #include "firmware-tests/cuda/cuda_world.h"

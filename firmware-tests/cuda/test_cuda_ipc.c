@@ -1,6 +1,7 @@
 /* Device memory exported to another process, through the real CUDA driver file on the CUDA library
  * without a GPU: what one writes the other reads, also once the exporter was killed; each call
- * fails once and is named, and nothing is left. How the descriptor gets there: test_node_memory. */
+ * fails once and is named, and nothing is left. How the descriptor gets there: test_node_memory.
+ * suite: slow */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/cuda/cuda_fixture.h"
 #include "drivers/carried.h"

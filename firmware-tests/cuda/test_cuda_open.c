@@ -1,4 +1,6 @@
-/* Opening the CUDA driver: what is held and given back, and what is said where it cannot open. */
+/* Opening the CUDA driver: what is held and given back, and what is said where it cannot open.
+ * suite: slow
+ * link: wrap dlclose */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/cuda/cuda_fixture.h"
 

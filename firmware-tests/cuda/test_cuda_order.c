@@ -1,5 +1,6 @@
 /* Work on the CUDA driver's queue: done late, in order, and behind or before that of a stream of
- * the appliance. Each row runs under many seeds. */
+ * the appliance. Each row runs under many seeds.
+ * suite: slow */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/cuda/cuda_fixture.h"
 

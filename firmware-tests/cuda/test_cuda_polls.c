@@ -1,7 +1,8 @@
 /* When work of the library is queued, by a clock: on a device everything moves in the calls of a
  * step alone. ResNet-50's tensors, each with a share of its elements, rates in proportion, on the
  * CUDA library without a GPU. And how a trainer that keeps its gradients elsewhere, or launches a
- * graph, tells that they are computed. */
+ * graph, tells that they are computed.
+ * suite: slow */
 #include "firmware-tests/support/suite.h"
 #include "lib/context.h"
 #include "firmware-tests/cuda/cuda_world.h"

@@ -1,7 +1,8 @@
 /* Small worlds on the CUDA library without a GPU, each drawn by its seed: what is trained, by which
  * way between ranks, how tensors are fused; and by the same seed the order in which the fake works.
  * Each ends where the host's ends. `make check-queues` runs 1,000 in each mode of hardware
- * queues. */
+ * queues.
+ * suite: slow */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/cuda/cuda_world.h"
 

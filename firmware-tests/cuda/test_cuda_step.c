@@ -1,6 +1,7 @@
 /* Whole contexts on the real CUDA driver, over a CUDA library without a GPU, through host memory:
  * every step ends bit by bit where that of the host ends, whatever is sent how. A wait that the
- * library leaves out is told of by the fake, or gives other values. */
+ * library leaves out is told of by the fake, or gives other values.
+ * suite: slow */
 #include "firmware-tests/support/suite.h"
 #include "lib/context.h"
 #include "firmware-tests/cuda/cuda_world.h"

@@ -1,6 +1,7 @@
 /* A trainer that keeps its gradients elsewhere, in graphs, or in device memory of its own; and how
  * many calls of the driver the library makes where all of them stand in the way. Through the real
- * driver on the CUDA library without a GPU; the bits are the host's. */
+ * driver on the CUDA library without a GPU; the bits are the host's.
+ * suite: slow */
 #include "firmware-tests/support/suite.h"
 #include "lib/context.h"
 #include "firmware-tests/cuda/cuda_world.h"

@@ -1,5 +1,6 @@
 /* Device memory straight to the wire on the CUDA library without a GPU, whose memory only a network
- * card and streams may touch: the bits are the host's, and what fails on the way fails cleanly. */
+ * card and streams may touch: the bits are the host's, and what fails on the way fails cleanly.
+ * suite: slow */
 #include "firmware-tests/support/suite.h"
 #include "lib/device/device.h"
 #include "firmware-tests/cuda/cuda_world.h"

@@ -1,6 +1,7 @@
 /* The step on a device that works late: whole contexts end bit by bit where those on the host end,
  * whatever is sent how. Random worlds, algorithms and paths on it, values that are not finite and
- * deaths among them: the soak's jobs. */
+ * deaths among them: the soak's jobs.
+ * suite: slow */
 #include "firmware-tests/support/suite.h"
 #include "lib/context.h"
 #include "firmware-tests/cuda/late_gpu.h"

@@ -1,5 +1,6 @@
 /* Each kernel, run by the SIMT emulator, against the host's op: every byte, whatever the order of
- * threads. */
+ * threads.
+ * suite: slow */
 #include <sys/mman.h>
 
 #include "firmware-tests/support/suite.h"

@@ -1,5 +1,6 @@
 /* The benchmark's sweep on the SIMT emulator: it reads every word, writes what it read, and nothing
- * else. */
+ * else.
+ * suite: slow */
 #include "firmware-tests/support/suite.h"
 #include "ops/element/cuda/kernels.h"
 #include "firmware-tests/cuda/simt.h"

@@ -1,6 +1,7 @@
 /* The kernels of gf-train's networks on the SIMT emulator: each layer, forward and backward, gives
  * what train_layers.c gives on the host, at small and odd shapes. Sums are added in another order
- * there: these are near, the rest is equal. */
+ * there: these are near, the rest is equal.
+ * suite: slow */
 #include "firmware-tests/support/suite.h"
 #include "tools/train/train_kernels.h"
 #include "tools/train/train_layers.h"

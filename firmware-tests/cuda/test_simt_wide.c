@@ -1,6 +1,7 @@
 /* Addresses and indices beyond 2^32: ranges of many GiB of which almost nothing is touched. Memory
  * is reserved but not backed, and of a grid that has a thread for each pack only the first, some
- * middle and the last blocks are run. */
+ * middle and the last blocks are run.
+ * suite: slow */
 #include "firmware-tests/support/suite.h"
 #include "ops/element/host/half.h"
 #include "ops/element/cuda/kernels.h"

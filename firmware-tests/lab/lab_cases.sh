@@ -3,7 +3,7 @@
 # what the ranks say. Bounds follow from the configuration in lab_job.sh: keepalive 1 s, exchange.timeout 4 s, join_timeout 5 s,
 # 1.5 s for the inquiry, 0.7 s to end what is under way; - judges no time. `make fault-table` prints the first table of
 # results/faults.md; the number of faults stands in the README. A program's own answer, such as to a full disk, is in
-# process/test_checkpoint.sh.
+# tools/test_checkpoint.sh.
 lab_table='
 tcp_kill_worker|1|`kill -9` of a worker|the last checkpoint; with `--elastic` the job
 tcp_kill_coordinator|1|`kill -9` of rank 0, which has the coordinator|the last checkpoint

@@ -1,4 +1,5 @@
-/* A thousand random jobs, the same each time; make soak runs new ones. */
+/* A thousand random jobs, the same each time; make soak runs new ones.
+ * suite: slow */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/soak/soak.h"
 

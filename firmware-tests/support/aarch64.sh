@@ -1,5 +1,5 @@
 #!/bin/sh
-# The unit and sim suites, compiled for 64-bit ARM and run under qemu's user mode: what `make check-aarch64` does. The
+# The quick suites, compiled for 64-bit ARM and run under qemu's user mode: what `make check-aarch64` does. The
 # libraries of that architecture are unpacked below $BUILD, and nothing of them is installed. qemu keeps this machine's
 # memory order, which is stronger: what two processes tell each other by flags is argued in ops/node/README.md instead.
 set -eu

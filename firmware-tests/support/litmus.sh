@@ -3,7 +3,7 @@
 # a protocol may reach its `exists` clause or have a data race. Each is then broken, one line at a time, and herd7 must
 # find that. LITMUS_KEEP=FILE: a table of what was seen.
 . firmware-tests/support/shell.sh
-tests=firmware-tests/litmus herd=${HERD:-herd7} passed=0
+tests=firmware-tests/node herd=${HERD:-herd7} passed=0
 if ! command -v "$herd" >/dev/null; then
     skip check-litmus "there is no herd7, which is no package of Debian 12 (HERD=FILE gives it)"
     echo "0 passed, 0 failed, 1 skipped"; exit 0

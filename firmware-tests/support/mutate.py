@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Share of seeded one-token changes of lib/ and ops/ that the unit and sim suites notice.
+"""Share of seeded one-token changes of lib/ and ops/ that the quick suites notice.
 
 mutate.py COUNT SEED: works on a copy of the tree in $BUILD, never on the tree. The library is one shared object there, so
 that a mutant costs one compilation and no link of a suite. A mutant meets only the suites that execute its line (gcov),
@@ -162,8 +162,8 @@ def mutant_fate(path, offset, old, new, suites, seconds):
 def main():
     log = TREE + "/mutants-%d.log" % SEED
     tree_make()
-    suites = [os.path.basename(path)[:-2] for folder in ("unit", "sim")
-              for path in sorted(glob.glob(TREE + "/firmware-tests/" + folder + "/test_*.c"))] + ["test_simt_ops"]
+    suites = [os.path.basename(path)[:-2] for path in sorted(glob.glob(TREE + "/firmware-tests/*/test_*.c"))
+              if not re.search(r"^ \* suite: slow", open(path).read(), re.M)] + ["test_simt_ops"]
     if os.path.exists(TREE + "/b/libgradientflow.so.plain"):  # stopped while the other one counted
         os.replace(TREE + "/b/libgradientflow.so.plain", TREE + "/b/libgradientflow.so")
     make("b", "-O1", *["b/firmware-tests/" + s for s in suites])

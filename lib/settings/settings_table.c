@@ -1,6 +1,6 @@
 /* The table of settings. Limits that only this file knows are explained at their row. A new key: a
- * member of struct gf_config (lib/configuration.h), a row here, a row in unit/test_config.c, one in
- * not_agreeing[] of unit/test_settings.c where ranks may differ, and its lines of
+ * member of struct gf_config (lib/configuration.h), a row here, a row in config/test_config.c,
+ * one in not_agreeing[] of config/test_settings.c where ranks may differ, and its lines of
  * config/gradientflow.cfg.5, as `gf-check --keys | awk -f firmware-tests/support/man_keys.awk`
  * prints them. */
 #include "lib/settings/settings.h"

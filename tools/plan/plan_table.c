@@ -2,7 +2,7 @@
  * it. A new column: a member of struct plan_row (plan.h), its value in row_fill() of plan_case.c
  * (from plan_world.c, where the simulation has it) and in plan_cache.c with another CACHE_VERSION,
  * here its head and value, that of a row without result too, and the number of columns in
- * process/test_plan.sh. */
+ * tools/test_plan.sh. */
 #include "tools/common/tool_args.h"
 #include "tools/common/tool_clock.h"
 #include "tools/plan/plan.h"

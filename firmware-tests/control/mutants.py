@@ -1,0 +1,205 @@
+#!/usr/bin/env python3
+"""Changes of lib/control/ that the search of states.h, or test_control, must find.
+
+mutants.py planted [NAME]: defects against the rules of lib/control/README.md, each of which must be found, by the
+search of make check, or by test_control, or else by that of make check-states
+mutants.py COUNT SEED [MINUTES [search]]: seeded changes of a token and deleted statements: the share that is found by
+the search of make check (test_states: so many transitions, whatever the machine), and by it or test_control; `search`:
+no suite. A row each is added to $BUILD/states/mutants-SEED.tsv: what, by whom it was found, seconds of the processor
+for the search and for all. Mutants that have a row are not tried again, so a run may be ended, and goes on where it
+was; after MINUTES it ends by itself.
+Each is one object, linked in front of the library into a program of its own in $BUILD/states. A mutant that gives the
+same object, or does not compile, is replaced by the next. Ends with 1 where a planted defect is not found.
+"""
+import os, random, re, resource, shutil, signal, subprocess, sys, time
+
+BUILD = os.environ.get("BUILD", "build")
+OUT = "%s/states/%d" % (BUILD, os.getpid())  # a folder of this run's own
+CC = os.environ.get("CC", "gcc").split()
+FLAGS = "-std=c11 -D_GNU_SOURCE -w -O1 -g0 -ffunction-sections -fno-strict-aliasing -I. -Ilib -Iconfig".split()
+SEARCH = [BUILD + "/firmware-tests/control/%s.o" % n
+          for n in "program_states states_world states_member states_rules states_search".split()]
+FILES = ["lib/control/%s.c" % n
+         for n in "calls coordinator coordinator_send coordinator_take edges frames inquiry member offer patience "
+                  "location looks".split()]
+MAIN = BUILD + "/firmware-tests/support/suite_main.o"
+CHECK = [BUILD + "/firmware-tests/control/test_states.o", MAIN] + SEARCH[1:]
+SUITE = [BUILD + "/firmware-tests/control/test_control.o", BUILD + "/firmware-tests/support/control_world.o", MAIN]
+LIBS = [BUILD + "/libgradientflow.a", "-lconfig", "-lsodium", "-ldl", "-lrt", "-lm", "-pthread"]
+PLANTED = {  # a defect, after the number of its rule in the contract: its file, and what stands for what
+    "1: a job is begun anew beside a process that is of a generation":
+        ["coordinator", ("        if (row->offer.standing.generation != 0) return false;\n", "")],
+    "2: a connection that broke is an end of its process":
+        ["coordinator_take", ("row->ended = (event->end != GF_CHANNEL_BROKE);", "row->ended = true;")],
+    "3: a list without whole weights":
+        ["coordinator", ("if (row->progress.partial == 0) return HOLDS_WEIGHTS;", "return HOLDS_WEIGHTS;")],
+    "3: an old list is told":
+        ["coordinator", ("c->rows[id].owed &= ~(1u << CONTROL_LIST);", ";"),
+         ("    row->owed &= ~(1u << CONTROL_LIST);\n", "")],
+    "3: a list names ids and not processes":
+        ["coordinator_take", ("row->listed = 0; /* another process was on the list */", ";")],
+    "4: who was cut comes in again":
+        ["coordinator_send", ("bool banned = (row->banned == row->process);", "bool banned = false;")],
+    "5: two processes of an id":
+        ["coordinator_take", ("if (!lives || offer->rejoins || !fresh) return true;", "return true;")],
+    "6: the clock of a coordinator goes on while it is not polled":
+        ["coordinator", ("(gap_ns < CONTROL_NAP_NS) ? gap_ns : CONTROL_NAP_NS", "gap_ns")],
+    "6: silence counts while nobody is connected":
+        ["member", ("waits && member->connected && (member->now_ns", "waits && (member->now_ns")],
+    "7: a generation is taken over with some of its members":
+        ["coordinator_take", ("return (here == of->world) && (list == of->list);", "return here > 0;")],
+    "7: a number is given twice":
+        ["coordinator_take", ("if (offer.standing.listed > c->used) c->used = offer.standing.listed;", ";")],
+    "8: the host of the coordinator is cut":
+        ["edges", ("(row->edges == 0) || !control_may_be_cut(c, c->rank_ids[a])", "row->edges == 0"),
+         ("if (host_has > most) {", "if (false) {")],
+    "9: a rank that died is awaited at the end":
+        ["coordinator", ("(row->said == CONTROL_SAID_BYE) || control_has_died(row) || row->cut;",
+                         "(row->said == CONTROL_SAID_BYE) || row->cut;")],
+}
+TOKEN = re.compile(r"""(?P<skip>/\*.*?\*/|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|^\s*\#[^\n]*)
+                     |(?P<number>\b\d+u?\b)|(?P<word>[A-Za-z_]\w*)
+                     |(?P<op>\+\+|--|->|[-+*/%&|^<>=!]=|&&|\|\||<<|>>|[-+*/%&|<>!])
+                     |(?P<other>\S)""", re.S | re.M | re.X)
+SWAP = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "+": "-", "-": "+", "&&": "||", "||": "&&",
+        "true": "false", "false": "true", "!": "", "++": "--", "+=": "-=", "|=": "&=", "&=": "|="}
+
+
+def sites(text):
+    """(offset, old, new) of each change: a token, a condition negated, a statement deleted"""
+    for m in TOKEN.finditer(text):
+        token, before = m.group(), text[:m.start()].rstrip()[-1:]
+        if m.lastgroup == "number":
+            yield m.start(), token, str(int(token.rstrip("u")) + 1) + ("u" if token.endswith("u") else "")
+        elif token in SWAP and (token not in "+-" or re.match(r"[\w)\]]", before)):
+            yield m.start(), token, SWAP[token]
+    for m in re.finditer(r"\bif \((.*)\)( \{)?$|\bif \((.*)\) (?=return|continue)", text, re.M):
+        condition = m.group(1) or m.group(3)
+        if condition.count("(") == condition.count(")"):
+            yield m.start(), "if (" + condition + ")", "if (!(" + condition + "))"
+    for m in re.finditer(r"^ +((?!return|break|else|case|for|if|while|const|static|struct|bool|uint|\(void\))"
+                         r"[a-z][^;{}\n]*;)$", text, re.M):
+        yield m.start(1), m.group(1), ";"
+
+
+def build(path, text):
+    """the object, or None: it does not compile, or is that of the source"""
+    source, object_, plain = OUT + "/mutant.c", OUT + "/mutant.o", OUT + "/plain-%s.o" % os.path.basename(path)
+    for content, out in ((open(path).read(), plain), (text, object_)):
+        if out == plain and os.path.exists(plain):
+            continue
+        open(source, "w").write("#line 1 \"%s\"\n" % path + content)
+        if subprocess.run(CC + FLAGS + ["-c", source, "-o", out], stderr=subprocess.DEVNULL).returncode != 0:
+            return None
+    if open(object_, "rb").read() == open(plain, "rb").read():
+        return None
+    return object_
+
+
+def link(objects, *libs):
+    program = OUT + "/mutant"
+    subprocess.run(CC + ["-o", program] + objects + [OUT + "/mutant.o", *libs] + LIBS +
+                   ["-lcmocka", "-Wl,--gc-sections"], check=True)
+    return program
+
+
+def limited(seconds):
+    """of the processor: on a busy machine the clock says nothing"""
+    return lambda: resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds) + 5))
+
+
+def found(program, seconds, said, *arguments):
+    """the line in which the search says this, or how it ends; None: it says nothing of the mutant"""
+    done = subprocess.run(["nice", "-n", "10", program, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, errors="replace", preexec_fn=limited(seconds))
+    if done.returncode == -signal.SIGXCPU:
+        return "it does not end"
+    lines = [row for row in done.stdout.splitlines() if said in row]
+    if done.returncode == 0:
+        return None
+    return lines[0].strip() if lines else "it ends with %d" % done.returncode
+
+
+def spent_s():
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return spent.ru_utime + spent.ru_stime
+
+
+def suite_found():
+    """test_control, if it fails with the mutant that was built last; None: it does not"""
+    said = found(link(SUITE), 20, "ERROR: ")
+    return None if said is None else "test_control: " + said
+
+
+def planted(only):
+    missed = 0
+    for name, (file, *changes) in PLANTED.items():
+        if only not in name:
+            continue
+        path = "lib/control/%s.c" % file
+        text = open(path).read()
+        for old, new in changes:
+            assert text.count(old) >= 1, name + ": " + path + " has changed"
+            text = text.replace(old, new)
+        assert build(path, text) is not None, name + ": it is none"
+        said = (found(link(CHECK), 20, "ERROR: ") or suite_found() or
+                found(link(SEARCH), 200, "does not hold", "120"))
+        missed += said is None
+        print("%s planted: %s: %s" % ("ok" if said else "not ok", name, said or "it was not found"), flush=True)
+    return missed
+
+
+def tried(path, at, old, new, with_suites):
+    """the row of a mutant, or None where it is none"""
+    text = open(path).read()
+    if build(path, text[:at] + new + text[at + len(old):]) is None:
+        return None
+    began_s = spent_s()
+    by = found(link(CHECK), 20, "ERROR: ")
+    search_s = spent_s() - began_s
+    if by is None and with_suites:
+        by = suite_found()
+    kind = "MISSED" if by is None else "suite" if by.startswith("test_control") else "found"
+    change = "%s -> %s" % (" ".join(old.split()), new or "nothing")
+    return [kind, "%s:%d" % (path, text.count("\n", 0, at) + 1), change, by or "", "%.1f" % search_s,
+            "%.1f" % (spent_s() - began_s)]
+
+
+def drawn(count, seed, minutes, with_suites):
+    every = [(path, *site) for path in FILES for site in sites(open(path).read())]
+    random.Random(seed).shuffle(every)
+    until = time.monotonic() + 60 * minutes
+    table = "%s/states/mutants-%d.tsv" % (BUILD, seed)
+    rows = [line.rstrip("\n").split("\t") for line in open(table)] if os.path.exists(table) else []
+    known = {row[0] for row in rows}
+    with open(table, "a") as out:
+        for number, (path, at, old, new) in enumerate(every):
+            key = "%d %s %d" % (number, path, at)
+            if sum(row[1] != "none" for row in rows) >= count or time.monotonic() > until:
+                break
+            if key in known:
+                continue
+            rows.append([key] + (tried(path, at, old, new, with_suites) or ["none"]))
+            print(*rows[-1], sep="\t", file=out, flush=True)
+            if rows[-1][1] != "none":
+                print(*rows[-1][1:], sep="  ", flush=True)
+    real = [row for row in rows if row[1] != "none"]
+    by_search = sum(row[1] == "found" for row in real)
+    by_suite = sum(row[1] == "suite" for row in real)
+    print("%d of %d found by the search, %d with the suites (of %d that there are); %.0f s of the processor" %
+          (by_search, len(real), by_search + by_suite, len(every), sum(float(row[6]) for row in real)))
+
+
+def main(arguments):
+    if arguments[0] == "planted":
+        return planted(arguments[1] if len(arguments) > 1 else "") > 0
+    minutes = float(arguments[2]) if len(arguments) > 2 else 600
+    drawn(int(arguments[0]), int(arguments[1]), minutes, "search" not in arguments)
+    return 0
+
+
+os.makedirs(OUT)
+try:
+    sys.exit(main(sys.argv[1:]))
+finally:
+    shutil.rmtree(OUT)
