@@ -36,8 +36,8 @@ typedef enum gf_op_state {
     GF_OP_UNPACKED
 } gf_op_state;
 
-/* What an owner says of an operation, beside the plan of its collective; what is 0 there is none.
- * */
+/* What an owner says of an operation, beside the plan of its collective; what is 0 there is
+ * none. */
 struct gf_op_plan {
     const struct gf_op_kind *kind;
     gf_operation operation; /* for errors and the trace */
