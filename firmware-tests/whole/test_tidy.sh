@@ -1,6 +1,6 @@
 #!/bin/sh
-# The rules of the tree: which folder includes which, which folders of tests there are, the width of lines, a README in each folder,
-# headers that compile alone, what a public declaration says. No rule counts the lines of a file. tidy_allowed
+# The rules of the tree: which folder includes which, which folders of tests there are, the width of lines,
+# a README in each folder, headers that compile alone, what a public declaration says. No rule counts the lines of a file. tidy_allowed
 # lists what does not hold yet, as "RULE NAME NUMBER": no more than NUMBER, and the list may only shrink
 # (SHRINK=1 writes what is needed of it now, and never adds).
 . firmware-tests/support/shell.sh

@@ -214,8 +214,8 @@ void gf_control_fate_tell(const struct gf_coordinator *c, const struct control_r
 bool gf_control_lack_find(struct gf_coordinator *c, struct gf_error *error_out, bool *is_final_out);
 bool gf_control_edges_find(struct gf_coordinator *c, struct gf_error *error_out,
                            bool *is_final_out);
-/* How many are known; *even_out: one of them has two ends with as many each, so that either may go.
- * */
+/* How many are known; *even_out: one of them has two ends with as many each, so that either may
+ * go. */
 uint32_t gf_control_edges_known(struct gf_coordinator *c, bool *even_out);
 
 /* ---- looks.c ---- */

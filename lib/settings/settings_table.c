@@ -95,9 +95,11 @@ const struct gf_setting gf_settings[] = {
      .low = MS,
      .high = 3600 * S,
      .fallback = 5 * S,
-     .help = "TCP keepalive period of control and data connections, rounded up to whole seconds: a "
-             "host that is cut off is noticed within three, and a job survives an outage of the "
-             "network of less than one"},
+     .help =
+         "TCP keepalive period of control and data connections, rounded up to whole seconds: after "
+         "it a rank's connection to the coordinator ends where the network is gone, and is "
+         "dialled again; a step that waits for a host that is cut off fails by "
+         "exchange.timeout, so a job survives a shorter outage"},
     {.key = "rendezvous.key_file",
      TEXT(rendezvous.key_file, GF_FORM_PATH),
      .fallback_text = "",
