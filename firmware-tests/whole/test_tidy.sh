@@ -1,6 +1,7 @@
 #!/bin/sh
 # The rules of the tree: which folder includes which, which folders of tests there are, the width of lines,
-# a README in each folder, headers that compile alone, what a public declaration says. No rule counts the lines of a file. tidy_allowed
+# a README in each folder, headers that compile alone, what a public declaration says.
+# No rule counts the lines of a file. tidy_allowed
 # lists what does not hold yet, as "RULE NAME NUMBER": no more than NUMBER, and the list may only shrink
 # (SHRINK=1 writes what is needed of it now, and never adds).
 . firmware-tests/support/shell.sh
@@ -67,7 +68,8 @@ reads="$reads operation_name algorithm_name log_stderr error_text struct_bytes"
         }
         END { for (k in n) print k, n[k] }' <"$scratch/code"
     # Tests lie by what they test: a new folder is a word here, and a row of firmware-tests/README.md.
-    folders=" bench coll config control core cuda element fuzz lab node optimizer results sim soak sparse support tcp tools ucx whole "
+    folders=" bench coll config control core cuda element fuzz lab node optimizer results sim soak sparse"
+    folders="$folders support tcp tools ucx whole "
     for folder in firmware-tests/*/; do
         case $folders in *" $(basename "$folder") "*) ;; *) echo "folder $folder 1" ;; esac
     done
