@@ -31,8 +31,10 @@
  *     call returns at once.
  *   - "exchange.timeout" as a bound means so long without any progress: an operation that moves may
  *     take longer, and so may one of a rank that asks for patience by gf_heartbeat(). Once it has
- *     passed the ranks find out whose fault it is, which takes up to a quarter of it, a second at
- *     least; up to five times that where the coordinator stops meanwhile.
+ *     passed the ranks find out whose fault it is. That takes up to three eighths of it where a
+ *     rank does not answer, and up to as long again as exchange.timeout (3 s at least) where nobody
+ *     is found at once. Where the coordinator itself says nothing, it takes exchange.timeout, 4 s
+ *     at least.
  *   - "gf_.._wait_for(.., bound_ns)" is "gf_.._wait(..)" that gives GF_AGAIN once it has blocked
  *     for bound_ns: nothing is lost, and it is called again, as by a binding that looks for signals
  *     in between. It ends later by what one poll takes, and by nothing that it sleeps. 0: one poll.
@@ -611,7 +613,7 @@ gf_status gf_regroup_wait_for(gf_context *gf, uint64_t bound_ns);
  * gf_close() is next. Where it alone has whole weights and others come in, it stays for one
  * generation more: gf_left() is false.
  * Valid: open.
- * Returns GF_OK; GF_ERR_STATE: this rank is alone, or the coordinator runs in its process, too. */
+ * Returns GF_OK; GF_ERR_STATE: this rank is alone, or the coordinator runs in its process. */
 gf_status gf_leave(gf_context *gf);
 
 /* True once this rank has left.

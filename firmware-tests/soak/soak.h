@@ -288,7 +288,7 @@ struct soak_rank {
     struct soak_requests requests;
     gf_status end;         /* how its last operation ended */
     bool joiner, is_new;   /* it was started again, or is one that the job grows by */
-    bool admits;           /* its shrink began with gf_admit() */
+    bool admits;           /* its regroup began between steps, because gf_regroup_due() was not 0 */
     bool leaves, left;     /* it has called gf_leave(); a generation has begun without it */
     bool excused;          /* it aborted, closed early, died or was stopped by the plan */
     struct gf_error error; /* the record at the end */

@@ -9,7 +9,7 @@ import os, random, signal, subprocess, sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + "/../support")
 import mutate
 
-FOLDERS = "lib/core lib/elastic lib/membership lib/sparse lib/optimizer ops/coll".split()
+FOLDERS = "lib/core lib/control lib/sparse lib/optimizer ops/coll".split()
 SECONDS, TIMES = 4, 10
 
 

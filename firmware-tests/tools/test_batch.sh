@@ -94,7 +94,7 @@ comes_back() {
     return $code
 }
 killed() {
-    job_start 3000 || return 1
+    job_start 12000 || return 1
     kill -9 "$(net_pids 0 gf-coordinator)"
     sleep 2
     moves 30 && nobody_was_cut && says 1 'generation 1 of 3 ranks was taken over' && at_once 2 &&

@@ -128,7 +128,7 @@ else
     skip another_clock_is_aligned "there is no perl"
 fi
 
-# The same run, had a view change after step 15 gone back to step 11, 4.3 s later; CUT leaves out what was before it.
+# The same run, had a regroup after step 15 gone back to step 11, 4.3 s later; CUT leaves out what was before it.
 # shellcheck disable=SC2016
 again() { # RANK CUT: as $scratch/again.RANK
     perl -0777 -ne 'BEGIN {$cut = shift} my ($head, $rest, $kept) = (substr($_, 0, 128 + 96), substr($_, 128 + 96), "");

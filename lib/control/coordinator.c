@@ -410,6 +410,15 @@ static bool stands_here(const struct gf_coordinator *c, uint32_t generation, uin
     return false;
 }
 
+/* Processes that wait and were of that generation; 0 for none. */
+static uint32_t standing_count(const struct gf_coordinator *c, uint32_t generation)
+{
+    uint32_t count = 0;
+    for (uint32_t id = 0; (generation != 0) && (id < c->setup.id_count); id++)
+        if (c->rows[id].waits && (c->rows[id].offer.standing.generation == generation)) count++;
+    return count;
+}
+
 /* One that was begun anew can't know who has ended meanwhile: it takes a generation over from all
  * of its processes, or ends the job. */
 static bool takeover_is_late(struct gf_coordinator *c)
@@ -417,10 +426,17 @@ static bool takeover_is_late(struct gf_coordinator *c)
     char text[240];
     uint32_t missing = 0;
     uint32_t lowest = GF_RANK_NONE;
+    uint32_t most = 0;
     struct control_standing of = {0};
-    for (uint32_t id = 0; id < c->setup.id_count; id++)
-        if (c->rows[id].waits && (c->rows[id].offer.standing.generation > of.generation))
-            of = c->rows[id].offer.standing;
+    /* A process alone may name a later one, which it was let into as the coordinator ended. */
+    for (uint32_t id = 0; id < c->setup.id_count; id++) {
+        const struct control_row *row = &c->rows[id];
+        uint32_t count = row->waits ? standing_count(c, row->offer.standing.generation) : 0;
+        if ((count < most) || (count == 0)) continue;
+        if ((count == most) && (row->offer.standing.generation >= of.generation)) continue;
+        most = count;
+        of = row->offer.standing;
+    }
     if (of.generation == 0) return false;
     for (uint32_t rank = of.world; rank-- > 0;) {
         if (stands_here(c, of.generation, rank)) continue;

@@ -8,6 +8,7 @@
 #include "lib/control/frames.h"
 
 #define CONTROL_NONE UINT32_MAX
+#define CONTROL_NUMBER_MAX (UINT32_MAX / 2) /* of a generation or a list: nobody counts so far */
 
 /* Times of the rules; README.md, "Times". */
 #define CONTROL_ALIVE_NS \

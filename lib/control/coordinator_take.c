@@ -255,11 +255,21 @@ static void over_tell(struct gf_coordinator *c, uint32_t connection)
                joins ? "" : "the job has ended: ", c->error.text);
 }
 
+/* Where a process says that it stands comes from the network. */
+static bool standing_is_possible(const struct gf_coordinator *c,
+                                 const struct control_standing *standing)
+{
+    if ((standing->generation > CONTROL_NUMBER_MAX) || (standing->listed > CONTROL_NUMBER_MAX))
+        return false;
+    return (standing->generation == 0) ||
+           ((standing->world <= c->setup.id_count) && (standing->rank < standing->world));
+}
+
 static void offer_take(struct gf_coordinator *c, uint32_t connection, struct gf_get *get)
 {
     struct control_offer offer = {0};
     gf_control_offer_walk(&(struct gf_walk){.get = get}, &offer);
-    if (get->bad) {
+    if (get->bad || !standing_is_possible(c, &offer.standing)) {
         c->channel->driver->drop(c->channel, connection);
         return;
     }
@@ -334,7 +344,8 @@ static bool report_take(struct gf_coordinator *c, struct control_row *row, struc
                  (row->answered >= c->inquiry_first);
     if (!keeps) row->report = report;
     if (report.inquiry != 0) {
-        row->answered = report.inquiry;
+        row->answered =
+            (report.inquiry <= c->inquiry) ? report.inquiry : 0; /* of another coordinator */
         row->replied = true;
     }
     if (c->number == 0) return true;

@@ -127,7 +127,8 @@ static void go_take(struct gf_member *member, struct gf_get *get)
         const unsigned char *bytes = gf_get_bytes(get, piece.bytes);
         if (get->bad || (piece.rank != member->go_rank) || (piece.at != member->go_at) ||
             (piece.rank >= member->listed.world) ||
-            (piece.total > member->setup.endpoint_bytes_max) ||
+            (piece.total > member->setup.endpoint_bytes_max) || (piece.at > piece.total) ||
+            ((piece.at != 0) && (piece.total != member->sizes[piece.rank])) ||
             (piece.bytes > piece.total - piece.at)) {
             get->bad = true;
             return;
@@ -253,6 +254,7 @@ static void connected_take(struct gf_member *member)
     member->go_rank = member->go_at = 0;
     member->endpoint_sent = 0;
     member->owed |= 1u << CONTROL_OFFER;
+    member->owed &= ~(1u << CONTROL_POSITION); /* the question was of the connection before */
     switch (member->state) {
     case GF_MEMBER_LISTED:
         if (!member->endpoint_due) member->owed |= 1u << CONTROL_ENDPOINT;

@@ -1,5 +1,5 @@
 /* config.state_extra: it is checked, compared between ranks, broadcast at the start, and saved.
- * lib/control/common_state.c gives it to ranks that lag. */
+ * lib/core/common_state.c gives it to ranks that lag. */
 #include "lib/core/extra.h"
 
 #include <stdio.h>

@@ -92,7 +92,9 @@ static void child_be(pid_t parent, int report_fd)
     (void)!write(REPORT_FD, &report, sizeof report);
     (void)close(REPORT_FD);
     if (server == NULL) _exit(EXIT_FAILURE);
-    _exit(child_run(server));
+    int code = child_run(server);
+    coordinator_close(server); /* or its last words are lost to ranks of other nodes */
+    _exit(code);
 }
 
 /* Starts it, and hears whether it listens. */

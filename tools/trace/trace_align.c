@@ -79,7 +79,7 @@ static int by_key_then_time(const void *left, const void *right)
     return (order != 0) ? order : (a->begin_ns > b->begin_ns) - (a->begin_ns < b->begin_ns);
 }
 
-/* Steps come one after the other: those of a number lie together, and apart where a view change
+/* Steps come one after the other: those of a number lie together, and apart where a regroup
  * went back to it. */
 static int by_time(const void *left, const void *right)
 {

@@ -86,7 +86,7 @@ static gf_status train_step(struct train *train, double *loss_out)
     uint32_t hits = 0;
     uint32_t first = train_share_first(batch, train->rank, train->world);
     uint32_t count = train_share_first(batch, train->rank + 1u, train->world) - first;
-    if (train->shuffled != epoch + 1u) /* a view change can go back to the one before */
+    if (train->shuffled != epoch + 1u) /* a regroup can go back to the one before */
         data_shuffle(train->options->seed, epoch, train->order, train->images.image_count);
     train->shuffled = epoch + 1u;
 

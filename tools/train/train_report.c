@@ -28,7 +28,7 @@ static const char *time_left(const struct report *report, const struct report_mo
                              char *text, size_t bytes)
 {
     double passed_s = (double)(moment->now_ns - report->begin_ns) * 1e-9;
-    if (moment->step <= report->begin_step) return "?"; /* a view change can go back */
+    if (moment->step <= report->begin_step) return "?"; /* a regroup can go back */
     double step_s = passed_s / (double)(moment->step - report->begin_step);
     uint64_t left_s = (uint64_t)((double)(moment->step_count - moment->step) * step_s + 0.5);
     int used = (left_s >= 3600)
