@@ -364,7 +364,9 @@ static bool first_is_whole(const struct gf_coordinator *c)
     bool rejoins = false;
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         const struct control_row *row = &c->rows[id];
-        if ((id < c->setup.world) && !row->waits) return false;
+        /* One whose connection broke may still wait, of a list that was given up. */
+        if ((id < c->setup.world) && (!row->waits || (row->connection == CONTROL_NONE)))
+            return false;
         if (!row->waits) continue;
         if (row->offer.standing.generation != 0) return false;
         rejoins = rejoins || row->offer.rejoins;
