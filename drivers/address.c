@@ -115,15 +115,6 @@ bool gf_addr_parse(const char *text, bool with_port, struct gf_addr *addr_out)
     return true;
 }
 
-bool gf_addr_parse_peer(const char *text, uint32_t scope, struct gf_addr *addr_out)
-{
-    char theirs[IF_NAMESIZE];
-    bool has_scope = false;
-    if (!addr_read(text, true, addr_out, theirs, &has_scope)) return false;
-    if (gf_addr_is_link_local(addr_out)) addr_out->scope = scope;
-    return true;
-}
-
 bool gf_addr_lacks_scope(const char *text, bool with_port)
 {
     char scope[IF_NAMESIZE];
