@@ -26,6 +26,13 @@ static void all_work(uint32_t count)
     assert_int_equal(works, count);
 }
 
+static void wait_for(uint32_t proc, gf_member_state state)
+{
+    for (uint32_t i = 0; (i < 4000) && (control_world_state(&world, proc) != state); i++)
+        control_world_quiet(&world, 5 * CONTROL_MS);
+    assert_int_equal(control_world_state(&world, proc), state);
+}
+
 TEST(a_job_begins_and_goes_on)
 {
     control_world_open(&world, 4, 1);
@@ -427,6 +434,29 @@ TEST(a_rank_that_never_comes_is_named)
     control_world_close(&world);
 }
 
+/* All are on the first list; then a host is gone, and no kernel says so. */
+TEST(a_rank_that_vanishes_behind_the_first_list_is_named)
+{
+    for (uint32_t told = 0; told < 2; told++) { /* its endpoint */
+        control_world_open(&world, 3, 1);
+        wait_for(2, GF_MEMBER_LISTED);
+        world.procs[0].stopped = true; /* else the generation begins */
+        if (told) control_world_quiet(&world, 10 * CONTROL_MS);
+        control_world_cut(&world, 2);
+        world.procs[2].stopped = true;
+        control_world_quiet(&world, 10 * CONTROL_MS);
+        world.procs[0].stopped = false;
+        control_world_quiet(&world, 9 * SECOND);
+        for (uint32_t i = 0; i < 2; i++) {
+            const struct gf_error *error = gf_member_error(world.procs[i].member);
+            assert_int_equal(error->code, GF_ERR_TIMEOUT);
+            assert_int_equal(error->peer, 2);
+            assert_non_null(strstr(error->text, "rank 2 of 3 did not join within 8.0 s"));
+        }
+        control_world_close(&world);
+    }
+}
+
 TEST(all_leave_in_good_order)
 {
     control_world_open(&world, 3, 1);
@@ -513,13 +543,6 @@ static const struct gf_error stands = {
     .code = GF_ERR_TIMEOUT, .peer = GF_RANK_NONE, .tensor = GF_TENSOR_NONE, .text = "it stands"};
 
 /* ---- who leaves ---- */
-
-static void wait_for(uint32_t proc, gf_member_state state)
-{
-    for (uint32_t i = 0; (i < 4000) && (control_world_state(&world, proc) != state); i++)
-        control_world_quiet(&world, 5 * CONTROL_MS);
-    assert_int_equal(control_world_state(&world, proc), state);
-}
 
 /* It is not polled for a while, and its connection has broken meanwhile. */
 static void away(uint32_t proc, uint64_t for_ns)
@@ -1484,6 +1507,29 @@ TEST(deaths_one_after_the_other_do_not_keep_all_waiting_for_one_that_is_stopped)
     assert_int_equal(control_world_state(&world, 0), GF_MEMBER_WORKS);
     assert_true(world.procs[0].number >= 2);
     control_world_close(&world);
+}
+
+/* .. nor for one that is to end what is under way: `planned`, where it began without a failure. */
+TEST(deaths_one_after_the_other_give_a_rank_that_is_stopped_no_more_time)
+{
+    const uint64_t part_ns = 2 * SECOND; /* so long it is awaited: join_timeout / 4 */
+    for (uint32_t planned = 0; planned < 2; planned++) {
+        struct control_ready ready = {.planned = true, .progress = {.applied = 1}};
+        control_world_open(&world, 6, 1);
+        control_world_quiet(&world, SECOND);
+        ready.progress.steps = world.procs[0].steps;
+        world.procs[1].stopped = true;
+        if (planned) gf_member_ready(world.procs[0].member, &ready);
+        control_world_quiet(&world, planned * SECOND);
+        for (uint32_t id = 2; id < 6; id++) {
+            control_world_kill(&world, id);
+            control_world_quiet(&world, part_ns * 3 / 10);
+        }
+        assert_null(world.broken);
+        assert_int_equal(world.procs[0].number, 2);
+        assert_int_equal(gf_member_generation(world.procs[0].member)->world, 1);
+        control_world_close(&world);
+    }
 }
 
 TEST(a_process_that_was_stopped_tries_again_before_it_ends)

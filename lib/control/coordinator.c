@@ -57,8 +57,8 @@ void gf_control_enter(struct gf_coordinator *c, gf_coordinator_state state)
         gf_log_line(&c->setup.log, GF_LOG_DEBUG, "the coordinator of generation %u %s", c->number,
                     state_names[state]);
     if (c->state == GF_COORDINATOR_RUN) c->left_ns = c->now_ns;
+    if (c->state != state) c->since_ns = c->now_ns;
     c->state = state;
-    c->since_ns = c->now_ns;
 }
 
 /* ---- a finding ---- */
@@ -78,6 +78,7 @@ struct gf_error gf_coordinator_error(const struct gf_coordinator *c, gf_status c
 
 void gf_control_decide(struct gf_coordinator *c, const struct gf_error *error, bool is_final)
 {
+    bool is_first = (c->error.code == GF_OK); /* of this generation */
     c->error = *error;
     if (!c->is_well) c->last = *error;
     c->is_final = is_final || !c->terms.elastic;
@@ -92,6 +93,10 @@ void gf_control_decide(struct gf_coordinator *c, const struct gf_error *error, b
         gf_control_owe(row, CONTROL_ERROR);
     }
     gf_control_enter(c, c->is_final ? GF_COORDINATOR_OVER : GF_COORDINATOR_REGROUP);
+    /* In a planned regroup nobody knew of a failure. What fails after the first one gives nobody
+     * more time: else deaths, one after the other, would keep all waiting for one that is
+     * stopped. */
+    if (is_first) c->since_ns = c->now_ns;
 }
 
 static void end(struct gf_coordinator *c, gf_status code, uint32_t rank, const char *text)
@@ -377,7 +382,7 @@ static bool first_is_whole(const struct gf_coordinator *c)
 static bool is_missing(const struct gf_coordinator *c, uint32_t id)
 {
     const struct control_row *row = &c->rows[id];
-    return c->listing ? (row->endpoint_for != c->next) : !row->waits;
+    return c->listing ? !endpoint_is_here(c, row) : !row->waits;
 }
 
 /* "2-4, 7" into text_out; returns the lowest one, or GF_RANK_NONE. */
@@ -562,16 +567,16 @@ static void list_again(struct gf_coordinator *c, bool late)
 
 static void gather_poll(struct gf_coordinator *c)
 {
-    bool late = (c->now_ns - c->since_ns >= endpoint_ns(c));
     if ((c->number == 0) && first_death_look(c)) return;
     if (!c->listing) { /* the first list */
         if (first_is_whole(c))
             list_make(c);
-        else if (late)
+        else if (c->now_ns - c->since_ns >= c->terms.join_timeout_ns)
             first_is_late(c);
         return;
     }
     uint32_t lack = 0;
+    bool late = false;
     bool ended = false;
     for (uint32_t rank = 0; rank < c->next_world; rank++) {
         const struct control_row *row = &c->rows[c->next_ids[rank]];
