@@ -203,6 +203,7 @@ static struct gf_coordinator_setup coordinator_setup(void)
     return (struct gf_coordinator_setup){.world = states->limits.ids,
                                          .id_count = states->limits.id_count,
                                          .host_id = states->limits.hosted ? 0 : GF_RANK_NONE,
+                                         .is_first = !states->is_down,
                                          .join_timeout_ns = JOIN_NS,
                                          .endpoint_bytes_max = ENDPOINT_BYTES,
                                          .log = {.fn = states_logs ? log_line : NULL}};
@@ -791,6 +792,7 @@ static uint64_t row_hash(uint64_t hash, const struct control_row *row, uint64_t 
                               row->listed,
                               row->next_rank,
                               row->endpoint_for,
+                              (row->listed != 0) ? span(now_ns, row->asked_ns) : 0,
                               row->endpoint_have,
                               row->total,
                               row->owed,
@@ -820,6 +822,7 @@ static uint64_t coordinator_hash(void)
                               states->now_ns - c->polled_ns,
                               span(c->now_ns, c->since_ns),
                               span(c->now_ns, c->left_ns),
+                              (c->number == 0) ? span(c->now_ns, 1) << 1 | c->setup.is_first : 0,
                               span(c->now_ns, c->alive_ns),
                               c->number,
                               c->world,

@@ -1382,6 +1382,69 @@ TEST(a_process_that_is_dropped_while_it_waits_is_not_counted)
 
 /* ---- the coordinator ---- */
 
+/* Ids below `world` are new processes, all at once, and the job has grown beyond them. */
+static const struct anew_row {
+    const char *name;
+    bool is_cut;  /* it had dialled the new coordinator, and its connection has broken */
+    bool rejoins; /* so the new ones say */
+} anew_rows[] = {
+    {"it_has_not_dialled_yet", false, false},
+    {"it_has_not_dialled_yet_and_the_launcher_says_so", false, true},
+    {"its_connection_has_broken", true, false},
+};
+
+static void anew_row_run(const struct anew_row *row)
+{
+    uint32_t fresh[2];
+    control_world_open_growing(&world, 2, 1, 3, GF_RANK_NONE);
+    control_world_quiet(&world, SECOND);
+    uint32_t third = control_world_start(&world, 2, false);
+    control_world_quiet(&world, SECOND);
+    all_work(3);
+    control_world_coordinator_end(&world);
+    for (uint32_t id = 0; id < 2; id++) control_world_kill(&world, id);
+    control_world_turn(&world, third); /* it hears that its coordinator is gone */
+    control_world_coordinator_begin(&world);
+    control_world_quiet(&world, row->is_cut ? 4 * SECOND : 0);
+    if (row->is_cut) control_world_cut(&world, third);
+    control_world_turn(&world, third);
+    world.procs[third].stopped = true; /* it dials again in a moment */
+    for (uint32_t id = 0; id < 2; id++) fresh[id] = control_world_start(&world, id, row->rejoins);
+    control_world_quiet(&world, 1600 * CONTROL_MS);
+    world.procs[third].stopped = false;
+    world.procs[third].now_ns = world.now_ns;
+    control_world_quiet(&world, 14 * SECOND);
+    for (uint32_t id = 0; id < 2; id++) {
+        const struct gf_error *error = gf_member_error(world.procs[fresh[id]].member);
+        if ((world.procs[fresh[id]].number != 0) || (error->code != GF_ERR_PEER) ||
+            (strstr(error->text, "begun anew") == NULL))
+            fail_msg("%s: the job began beside generation 2: %s", row->name, error->text);
+    }
+    assert_int_equal(control_world_state(&world, third), GF_MEMBER_ENDED);
+    control_world_close(&world);
+}
+
+TEST(a_job_does_not_begin_beside_a_process_that_is_of_a_generation)
+{
+    for (uint32_t i = 0; i < LENGTH(anew_rows); i++) anew_row_run(&anew_rows[i]);
+}
+
+/* .. where nobody can be of one, nobody is awaited; else as long as one that lives takes to dial. */
+TEST(a_coordinator_that_may_not_be_the_first_awaits_who_may_live)
+{
+    for (uint32_t is_first = 0; is_first < 2; is_first++) {
+        control_world_open_growing(&world, 2, 1, 3, GF_RANK_NONE);
+        control_world_coordinator_end(&world);
+        if (is_first) world.coordinators = 0;
+        control_world_coordinator_begin(&world);
+        control_world_quiet(&world, SECOND);
+        assert_int_equal(world.procs[0].number, is_first);
+        control_world_quiet(&world, 3 * SECOND);
+        all_work(2);
+        control_world_close(&world);
+    }
+}
+
 TEST(who_was_listed_says_ready_again_to_a_coordinator_begun_anew)
 {
     control_world_open_growing(&world, 2, 1, 3, GF_RANK_NONE);

@@ -182,7 +182,7 @@ static void *zeroed(size_t bytes)
 
 void control_world_coordinator_begin(struct control_world *world)
 {
-    world->coordinators++;
+    world->setup.is_first = (world->coordinators++ == 0);
     world->channel = (struct gf_channel){
         .driver = &driver, .connections_max = GF_COORDINATOR_CONNECTIONS(world->id_count)};
     world->coordinator =

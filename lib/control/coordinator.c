@@ -362,21 +362,24 @@ static void generation_begin(struct gf_coordinator *c)
 
 /* ---- GATHER ---- */
 
-/* All ranks are here, and nobody has been of a generation before. Where some are there in place of
- * a process that has ended, others may live that dial this coordinator: they are awaited. */
+/* All ranks are here, and nobody has been of a generation before. Others may live that dial this
+ * coordinator, where a rank has come in place of a process that has ended, or ids from `world` on
+ * may be those of a generation: they are awaited, from its begin on. */
 static bool first_is_whole(const struct gf_coordinator *c)
 {
-    bool rejoins = false;
+    const uint64_t away_ns = c->terms.keepalive_ns + CONTROL_BROKEN_NS;
+    bool may_live = !c->setup.is_first && (c->setup.id_count > c->setup.world);
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         const struct control_row *row = &c->rows[id];
+        bool is_away = (row->process != 0) && !row->ended && (row->connection == CONTROL_NONE) &&
+                       (c->now_ns - row->broke_ns < away_ns);
         /* One whose connection broke may still wait, of a list that was given up. */
         if ((id < c->setup.world) && (!row->waits || (row->connection == CONTROL_NONE)))
             return false;
-        if (!row->waits) continue;
-        if (row->offer.standing.generation != 0) return false;
-        rejoins = rejoins || row->offer.rejoins;
+        if ((row->waits || is_away) && (row->offer.standing.generation != 0)) return false;
+        may_live = may_live || (row->waits && row->offer.rejoins);
     }
-    return !rejoins || (c->now_ns - c->since_ns >= c->terms.keepalive_ns + CONTROL_BROKEN_NS);
+    return !may_live || (c->now_ns >= away_ns);
 }
 
 static bool is_missing(const struct gf_coordinator *c, uint32_t id)

@@ -11,6 +11,8 @@ struct gf_coordinator_setup {
     uint32_t id_count; /* member ids are below it: job.world_max */
     /* the member in whose process it runs, which is never cut; GF_RANK_NONE: it has a process */
     uint32_t host_id;
+    /* No coordinator of this job was before it, so that nobody can be of a generation yet. */
+    bool is_first;
     uint64_t join_timeout_ns;  /* until the first offer says another */
     size_t endpoint_bytes_max; /* of the link driver */
     const char *address;       /* where it listens, for texts; the caller's; NULL: it is not told */

@@ -17,6 +17,7 @@ struct coordinator_job {
      * read, which have been made effective */
     struct gf_config config;
     uint64_t first_ns; /* for so long the first process is awaited */
+    bool is_first;     /* no coordinator of this job was before it */
     struct gf_log log; /* INFO: a line an event */
 };
 

@@ -30,6 +30,7 @@ static struct {
     uint64_t started_ns;
     uint32_t failures, crashes;
     bool finishes;
+    bool is_again; /* one was before this one */
 } child;
 
 static volatile sig_atomic_t finish_asked; /* in the child */
@@ -66,6 +67,7 @@ static int child_run(struct coordinator_server *server)
 static void child_be(pid_t parent, int report_fd)
 {
     struct coordinator_job job = *child.job;
+    if (child.is_again) job.is_first = false;
     struct report report = {0};
     struct gf_fault fault = {0};
     sigset_t none;
@@ -104,6 +106,7 @@ static bool child_start(struct report *report_out)
     pid_t parent = getpid();
     ssize_t got = -1;
     *report_out = (struct report){0};
+    child.is_again = (child.started_ns != 0);
     child.started_ns = tool_clock_ns();
     child.pid = 0;
     if (pipe2(pair, O_CLOEXEC) == 0) {

@@ -92,6 +92,7 @@ static bool coordinator_plan(struct run_job *job, const struct coordinator_given
     plan.world_max = (job->rank_max > plan.world) ? job->rank_max : plan.world;
     if (plan.config.job.world_max > plan.world_max) plan.world_max = plan.config.job.world_max;
     plan.first_ns = FIRST_NS;
+    plan.is_first = (job->nodes == 1); /* ranks of other nodes outlive a gf-run */
     job->coordinator = &plan;
     return true;
 }
