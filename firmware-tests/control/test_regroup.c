@@ -407,6 +407,33 @@ TEST(a_survivor_that_never_comes_is_left_behind)
     assert_true(elastic.ranks[2].change_ns < setup.config.rendezvous.join_timeout_ns / 2);
 }
 
+/* As each generation begins one more rank stops: in all it takes longer than the deadline of a
+ * regroup, which counts from the last generation that was reached. */
+static uint32_t stops_next;
+
+static void stop_as_it_begins(struct world *w, uint32_t rank)
+{
+    gf_context *gf = w->ranks[rank].gf;
+    if ((rank != 0) || (stops_next < 2) || (gf == NULL) || (gf->change.state != GF_CHANGE_JOIN))
+        return;
+    if (gf_world(gf) > stops_next + 1) return; /* the one before has not been left out yet */
+    gf_sim_stop(w->sim, stops_next--, true);
+}
+
+TEST(failures_one_after_the_other_end_nobody_as_generations_are_reached)
+{
+    SIM_ONLY;
+    static const struct elastic_event script[] = {{500, 7, KILL}, END};
+    struct world_setup setup = elastic_setup(8);
+    setup.config.rendezvous.join_timeout_ns = 3 * SECOND;
+    elastic.hooks.turn = stop_as_it_begins;
+    stops_next = 6;
+    WORLD(w);
+    elastic_play(&w, &setup, script);
+    elastic_expect(&w, 0x3, "two of eight");
+    assert_true(elastic.ranks[0].change_ns > setup.config.rendezvous.join_timeout_ns + 2 * SECOND);
+}
+
 /* It took itself for one of a generation that was closed meanwhile: its steps are void, and it has
  * the others' weights. */
 TEST(who_was_stopped_and_goes_on_comes_in_again)

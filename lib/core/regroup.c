@@ -7,7 +7,7 @@
  *            process comes in                  A rank that leaves is done
  *     JOIN   GO                        SYNC    connections and warm-up as at open
  *     SYNC   the warm-up               ready   the common state to those that lag (common_state.c)
- *     JOIN, SYNC: a failure            DRAIN   until the deadline */
+ *     JOIN, SYNC: a failure            DRAIN   until the deadline, which GO sets anew */
 #include <stdio.h>
 #include <string.h>
 
@@ -56,6 +56,13 @@ gf_status gf_generation_enter(gf_context *gf, const struct gf_generation *to,
 
 /* ---- the states ---- */
 
+/* It counts from the begin, and from each generation that was reached since: the next one may fail
+ * before it is of use, and what the coordinator awaits then counts from there. */
+static void deadline_set(gf_context *gf)
+{
+    gf->change.deadline_ns = gf_awake(gf) + gf->config.rendezvous.join_timeout_ns + LATE_NS;
+}
+
 /* GO has come: what is under way now is the generation's. */
 static void joined(gf_context *gf)
 {
@@ -68,6 +75,7 @@ static void joined(gf_context *gf)
     gf->error = (struct gf_error){.rank = gf->rank, .peer = GF_RANK_NONE, .tensor = GF_TENSOR_NONE};
     gf->phase = GF_PHASE_JOIN;
     change->state = GF_CHANGE_JOIN;
+    deadline_set(gf);
     change->sync_next = 0;
     if (change->plan.comes_in) change->own.partial = 1;
     change->comes_in = change->comes_in || change->plan.comes_in;
@@ -272,7 +280,7 @@ static void change_begin(gf_context *gf)
     gf->change.own.requests = gf->requests.posted;
     gf->change.final = false;
     (void)gf_poll_begin(gf);
-    gf->change.deadline_ns = gf_awake(gf) + gf->config.rendezvous.join_timeout_ns + LATE_NS;
+    deadline_set(gf);
 }
 
 void gf_come_in_begin(gf_context *gf)
