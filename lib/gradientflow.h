@@ -598,7 +598,7 @@ gf_status gf_regroup_begin(gf_context *gf);
 gf_status gf_regroup_poll(gf_context *gf);
 
 /* Polls until the generation has begun.
- * Blocks: up to rendezvous.join_timeout and 2 s.
+ * Blocks: up to rendezvous.join_timeout and 2 s after the last generation that it reached.
  * Valid, and returns: as gf_regroup_poll(), but GF_AGAIN. */
 gf_status gf_regroup_wait(gf_context *gf);
 

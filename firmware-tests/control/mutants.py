@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Changes of lib/control/ that the search of states.h, or test_control, must find.
+"""Changes of lib/control/ that the search of states.h, or a suite, must find.
 
 mutants.py planted [NAME]: defects against the rules of lib/control/README.md, each of which must be found, by the
 search of make check, or by test_control, or else by that of make check-states
 mutants.py COUNT SEED [MINUTES [search]]: seeded changes of a token and deleted statements: the share that is found by
-the search of make check (test_states: so many transitions, whatever the machine), and by it or test_control; `search`:
-no suite. A row each is added to $BUILD/states/mutants-SEED.tsv: what, by whom it was found, seconds of the processor
-for the search and for all. Mutants that have a row are not tried again, so a run may be ended, and goes on where it
-was; after MINUTES it ends by itself.
+test_control, by the search of make check (test_states: so many transitions, whatever the machine), and by the suites
+over the simulated network (SUITES), in this order, each up to the first failure; `search`: by the search alone.
+A row each is added to $BUILD/states/mutants-SEED.tsv: what, by whom it was found, seconds of the processor. Mutants
+that have a row are not tried again, so a run may be ended, and goes on where it was; after MINUTES it ends by itself.
+mutants.py again SEED: those of that table that nothing found are tried once more, with the same lib/control.
 Each is one object, linked in front of the library into a program of its own in $BUILD/states. A mutant that gives the
 same object, or does not compile, is replaced by the next. Ends with 1 where a planted defect is not found.
 """
@@ -26,6 +27,8 @@ MAIN = BUILD + "/firmware-tests/support/suite_main.o"
 CHECK = [BUILD + "/firmware-tests/control/test_states.o", MAIN] + SEARCH[1:]
 SUITE = [BUILD + "/firmware-tests/control/test_control.o", BUILD + "/firmware-tests/support/control_world.o", MAIN]
 LIBS = [BUILD + "/libgradientflow.a", "-lconfig", "-lsodium", "-ldl", "-lrt", "-lm", "-pthread"]
+TEST_LIBS = [BUILD + "/libtest.a", BUILD + "/libgradientflow_sim.a"]
+SUITES = "leave join_death regroup_commit failure suspended rejoin control_many coordinator regroup edges".split()
 PLANTED = {  # a defect, after the number of its rule in the contract: its file, and what stands for what
     "1: a job is begun anew beside a process that is of a generation":
         ["coordinator", ("        if (row->offer.standing.generation != 0) return false;\n", "")],
@@ -109,15 +112,17 @@ def limited(seconds):
 
 
 def found(program, seconds, said, *arguments):
-    """the line in which the search says this, or how it ends; None: it says nothing of the mutant"""
-    done = subprocess.run(["nice", "-n", "10", program, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          text=True, errors="replace", preexec_fn=limited(seconds))
-    if done.returncode == -signal.SIGXCPU:
+    """the first line in which the search says this, or how it ends; None: it says nothing of the mutant"""
+    with subprocess.Popen(["nice", "-n", "10", program, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, errors="replace", preexec_fn=limited(seconds)) as run:
+        for line in run.stdout:
+            if said in line:
+                run.kill()
+                return line.strip()
+        code = run.wait()
+    if code == -signal.SIGXCPU:
         return "it does not end"
-    lines = [row for row in done.stdout.splitlines() if said in row]
-    if done.returncode == 0:
-        return None
-    return lines[0].strip() if lines else "it ends with %d" % done.returncode
+    return None if code == 0 else "it ends with %d" % code
 
 
 def spent_s():
@@ -127,8 +132,21 @@ def spent_s():
 
 def suite_found():
     """test_control, if it fails with the mutant that was built last; None: it does not"""
-    said = found(link(SUITE), 20, "ERROR: ")
+    said = found(link(SUITE), 20, "ERROR ")
     return None if said is None else "test_control: " + said
+
+
+def suites_found():
+    """.. and the other ones"""
+    for name in SUITES:
+        source = open("firmware-tests/control/test_%s.c" % name).read()
+        wraps = re.findall(r"^ \* link: wrap ([a-z0-9_ ]*[a-z0-9_])", source, re.M)
+        objects = [BUILD + "/firmware-tests/control/test_%s.o" % name, MAIN]
+        said = found(link(objects, *("-Wl,--wrap=" + wrap for wrap in " ".join(wraps).split()), *TEST_LIBS), 40,
+                     "ERROR ")
+        if said is not None:
+            return "test_%s: %s" % (name, said)
+    return None
 
 
 def planted(only):
@@ -155,13 +173,14 @@ def tried(path, at, old, new, with_suites):
     if build(path, text[:at] + new + text[at + len(old):]) is None:
         return None
     began_s = spent_s()
-    by = found(link(CHECK), 20, "ERROR: ")
-    search_s = spent_s() - began_s
+    by = suite_found() if with_suites else None
+    kind = "control"
+    if by is None:
+        by, kind = found(link(CHECK), 20, "ERROR: "), "search"
     if by is None and with_suites:
-        by = suite_found()
-    kind = "MISSED" if by is None else "suite" if by.startswith("test_control") else "found"
+        by, kind = suites_found(), "suites"
     change = "%s -> %s" % (" ".join(old.split()), new or "nothing")
-    return [kind, "%s:%d" % (path, text.count("\n", 0, at) + 1), change, by or "", "%.1f" % search_s,
+    return ["MISSED" if by is None else kind, "%s:%d" % (path, text.count("\n", 0, at) + 1), change, by or "",
             "%.1f" % (spent_s() - began_s)]
 
 
@@ -183,14 +202,32 @@ def drawn(count, seed, minutes, with_suites):
             print(*rows[-1], sep="\t", file=out, flush=True)
             if rows[-1][1] != "none":
                 print(*rows[-1][1:], sep="  ", flush=True)
-    real = [row for row in rows if row[1] != "none"]
-    by_search = sum(row[1] == "found" for row in real)
-    by_suite = sum(row[1] == "suite" for row in real)
-    print("%d of %d found by the search, %d with the suites (of %d that there are); %.0f s of the processor" %
-          (by_search, len(real), by_search + by_suite, len(every), sum(float(row[6]) for row in real)))
+    tell([row[1:] for row in rows if row[1] != "none"], "of %d that there are" % len(every))
+
+
+def tell(rows, of):
+    by = {kind: sum(row[0] == kind for row in rows) for kind in ("control", "search", "suites")}
+    print("%d of %d found (%s): %d by test_control, %d more by the search, %d more by the other suites; %.0f s of the "
+          "processor" % (sum(by.values()), len(rows), of, by["control"], by["search"], by["suites"],
+                         sum(float(row[4]) for row in rows)))
+
+
+def again(seed):
+    tries = []
+    for line in open("%s/states/mutants-%d.tsv" % (BUILD, seed)):
+        key, kind, _, change, *_ = line.split("\t")
+        _, path, at = key.split()
+        for site, old, new in sites(open(path).read()) if kind == "MISSED" else ():
+            if (site == int(at)) and (change == "%s -> %s" % (" ".join(old.split()), new or "nothing")):
+                tries.append(tried(path, site, old, new, True))
+                print(*tries[-1], sep="  ", flush=True)
+    tell(tries, "of those that nothing had found")
 
 
 def main(arguments):
+    if arguments[0] == "again":
+        again(int(arguments[1]))
+        return 0
     if arguments[0] == "planted":
         return planted(arguments[1] if len(arguments) > 1 else "") > 0
     minutes = float(arguments[2]) if len(arguments) > 2 else 600

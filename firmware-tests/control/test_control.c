@@ -457,6 +457,26 @@ TEST(a_rank_that_vanishes_behind_the_first_list_is_named)
     }
 }
 
+/* The first list was given up, and one of it is away for a moment: it is awaited. */
+TEST(a_first_list_is_of_all_ranks)
+{
+    control_world_open(&world, 3, 1);
+    wait_for(2, GF_MEMBER_LISTED);
+    control_world_cut(&world, 2);
+    world.procs[2].stopped = true;
+    control_world_kill(&world, 1);
+    control_world_quiet(&world, 50 * CONTROL_MS);
+    (void)control_world_start(&world, 1, true);
+    control_world_quiet(&world, 4 * SECOND);
+    assert_int_equal(world.procs[0].number, 0);
+    world.procs[2].stopped = false;
+    world.procs[2].now_ns = world.now_ns;
+    control_world_quiet(&world, 2 * SECOND);
+    all_work(3);
+    assert_int_equal(world.procs[0].number, 2); /* a number for each list */
+    control_world_close(&world);
+}
+
 TEST(all_leave_in_good_order)
 {
     control_world_open(&world, 3, 1);
@@ -535,6 +555,105 @@ TEST(a_malformed_frame_of_the_coordinator_ends_one_member)
         for (uint32_t n = 0; n < 20; n++) nonsense_send(&world.channel, 1, 1);
         control_world_quiet(&world, 100 * CONTROL_MS);
         assert_null(world.broken);
+        control_world_close(&world);
+    }
+}
+
+/* Pieces of GO for a list of three, endpoints of 16 bytes at most; the second one where `first` is
+ * right. */
+static const struct piece_row {
+    const char *name;
+    struct control_piece first, second;
+    bool is_good;
+} piece_rows[] = {
+    {"whole", {0, 8, 0, 8}, {1, 8, 0, 8}, true},
+    {"in_two", {0, 8, 0, 3}, {0, 8, 3, 5}, true},
+    {"of_none", {0, 0, 0, 0}, {1, 16, 0, 16}, true},
+    {"of_another_rank", {1, 8, 0, 8}, {0}, false},
+    {"of_a_rank_that_is_not_next", {0, 8, 0, 8}, {2, 8, 0, 8}, false},
+    {"larger_than_any", {0, 17, 0, 8}, {0}, false},
+    {"not_from_its_begin", {0, 8, 1, 7}, {0}, false},
+    {"with_a_gap", {0, 8, 0, 3}, {0, 8, 4, 4}, false},
+    {"behind_its_end", {0, 8, 0, 9}, {0}, false},
+    {"second_behind_its_end", {0, 8, 0, 3}, {0, 8, 3, 6}, false},
+    {"that_grows_meanwhile", {0, 8, 0, 3}, {0, 16, 3, 13}, false},
+    {"that_shrinks_meanwhile", {0, 8, 0, 3}, {0, 2, 3, 0}, false},
+};
+
+static void go_send(const struct piece_row *row, uint32_t number)
+{
+    static const unsigned char bytes[16];
+    unsigned char payload[128];
+    struct gf_put put = {payload, sizeof payload};
+    struct control_go go = {.number = number};
+    struct control_piece pieces[2] = {row->first, row->second};
+    gf_control_go_walk(&(struct gf_walk){.put = &put}, &go);
+    for (uint32_t i = 0; i < 2; i++) {
+        gf_control_piece_walk(&(struct gf_walk){.put = &put}, &pieces[i]);
+        gf_put_bytes(&put, bytes, pieces[i].bytes);
+    }
+    uint32_t connection = 0;
+    while (world.conns[connection].proc != 1) connection++;
+    (void)world.channel.driver->send(&world.channel, connection, CONTROL_GO, payload,
+                                     (uint32_t)(sizeof payload - put.left));
+}
+
+TEST(a_piece_of_an_endpoint_that_lies_beyond_it_is_refused)
+{
+    for (uint32_t i = 0; i < LENGTH(piece_rows); i++) {
+        control_world_open(&world, 3, 1);
+        wait_for(1, GF_MEMBER_LISTED);
+        go_send(&piece_rows[i], 1);
+        gf_member_state state = control_world_state(&world, 1);
+        const char *text = gf_member_error(world.procs[1].member)->text;
+        bool is_refused = (state == GF_MEMBER_ENDED) && (strstr(text, "malformed (kind") != NULL);
+        if (is_refused == piece_rows[i].is_good)
+            fail_msg("%s: state %d: %s", piece_rows[i].name, state, text);
+        control_world_close(&world);
+    }
+}
+
+/* Where a process says that it stands. */
+static const struct standing_row {
+    const char *name;
+    struct control_standing standing;
+    bool is_good;
+} standing_rows[] = {
+    {"of_a_generation", {.generation = 1, .rank = 1, .world = 3, .listed = 1}, true},
+    {"of_the_last_number", {.listed = CONTROL_NUMBER_MAX}, true},
+    {"of_a_list_beyond_it", {.listed = CONTROL_NUMBER_MAX + 1}, false},
+    {"of_a_generation_beyond_it", {.generation = CONTROL_NUMBER_MAX + 1, .world = 3}, false},
+    {"of_a_world_that_is_too_large", {.generation = 1, .rank = 1, .world = 4}, false},
+    {"of_a_rank_that_its_world_has_not", {.generation = 1, .rank = 3, .world = 3}, false},
+    {"of_a_world_of_none", {.generation = 1}, false},
+};
+
+TEST(a_process_that_stands_where_nobody_can_is_dropped)
+{
+    for (uint32_t i = 0; i < LENGTH(standing_rows); i++) {
+        struct gf_channel_event event;
+        unsigned char payload[1024];
+        struct gf_put put = {payload, sizeof payload};
+        control_world_open(&world, 3, 1);
+        for (uint32_t id = 0; id < 3; id++) control_world_kill(&world, id);
+        struct control_offer offer = {.id = 1,
+                                      .id_count = 3,
+                                      .first_world = 3,
+                                      .process = 77,
+                                      .standing = standing_rows[i].standing,
+                                      .terms.join_timeout_ns = 8 * SECOND};
+        gf_control_offer_walk(&(struct gf_walk){.put = &put}, &offer);
+        struct gf_channel *channel = control_world_stranger(&world);
+        channel->driver->dial(channel, 0);
+        assert_int_equal(channel->driver->poll(channel, 0, &event), GF_OK);
+        assert_int_equal(channel->driver->send(channel, 0, CONTROL_OFFER, payload,
+                                               (uint32_t)(sizeof payload - put.left)),
+                         GF_OK);
+        control_world_coordinate(&world);
+        assert_int_equal(channel->driver->poll(channel, 0, &event), GF_OK);
+        bool is_dropped = (event.kind == GF_CHANNEL_ENDED);
+        if (is_dropped == standing_rows[i].is_good)
+            fail_msg("%s: event %d, frame %u", standing_rows[i].name, event.kind, event.frame_kind);
         control_world_close(&world);
     }
 }
@@ -1381,6 +1500,35 @@ TEST(a_process_that_is_dropped_while_it_waits_is_not_counted)
 }
 
 /* ---- the coordinator ---- */
+
+/* One that was let into a later generation as the coordinator ended is no reason to name others. */
+TEST(a_takeover_that_is_late_names_who_is_missing_of_the_generation_that_most_are_of)
+{
+    control_world_open_growing(&world, 3, 1, 4, GF_RANK_NONE);
+    control_world_quiet(&world, SECOND);
+    uint32_t last = control_world_start(&world, 3, false);
+    wait_for(last, GF_MEMBER_LISTED);
+    for (uint32_t i = 0; i < 3; i++) {
+        for (uint32_t n = 0; n < 3; n++) control_world_turn(&world, i);
+        world.procs[i].stopped = true; /* it has said its endpoint, and hears nothing of GO */
+    }
+    wait_for(last, GF_MEMBER_WORKS);
+    assert_int_equal(gf_member_generation(world.procs[last].member)->number, 2);
+    for (uint32_t i = 0; i < 3; i++) control_world_cut(&world, i);
+    control_world_coordinator_end(&world);
+    control_world_coordinator_begin(&world);
+    control_world_kill(&world, 1);
+    for (uint32_t i = 0; i < 3; i++) world.procs[i].stopped = false;
+    control_world_quiet(&world, 9 * SECOND);
+    for (uint32_t i = 0; i < 3; i += 2) {
+        const struct gf_error *error = gf_member_error(world.procs[i].member);
+        assert_int_equal(error->code, GF_ERR_PEER);
+        assert_int_equal(error->peer, 1);
+        if (strstr(error->text, "1 of the 3 ranks of generation 1, rank 1 first") == NULL)
+            fail_msg("%s", error->text);
+    }
+    control_world_close(&world);
+}
 
 /* Ids below `world` are new processes, all at once, and the job has grown beyond them. */
 static const struct anew_row {

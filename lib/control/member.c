@@ -127,7 +127,7 @@ static void go_take(struct gf_member *member, struct gf_get *get)
         const unsigned char *bytes = gf_get_bytes(get, piece.bytes);
         if (get->bad || (piece.rank != member->go_rank) || (piece.at != member->go_at) ||
             (piece.rank >= member->listed.world) ||
-            (piece.total > member->setup.endpoint_bytes_max) || (piece.at > piece.total) ||
+            (piece.total > member->setup.endpoint_bytes_max) ||
             ((piece.at != 0) && (piece.total != member->sizes[piece.rank])) ||
             (piece.bytes > piece.total - piece.at)) {
             get->bad = true;
