@@ -94,6 +94,29 @@ TEST(a_host_that_loses_three_others_goes_while_a_fourth_dies)
     }
 }
 
+/* A ring of four has no use for the edge of ranks 0 and 2, so nobody knows that it is broken until
+ * rank 1 dies, and the ring of the others wants it: one end of it goes, and two ranks go on. */
+TEST(an_edge_on_which_nothing_is_under_way_is_found_as_a_generation_wants_it)
+{
+    SIM_ONLY;
+    const struct elastic_event list[] = {{500000, 1, KILL}, END};
+    struct world_setup setup = elastic_setup(4);
+    setup.config.exchange.algorithm = GF_ALGORITHM_RING;
+    setup.config.exchange.timeout_ns = 4 * SECOND;
+    elastic.hooks.work_ns = 2000000;
+    WORLD_OPEN(w, &setup);
+    gf_sim_partition(w.sim, 0, 2, true);
+    elastic_run(&w, list, SECOND);
+    elastic_expect(&w, 0x9, "without rank 2");
+    assert_true((w.ranks[2].status == GF_ERR_PEER) || (w.ranks[2].status == GF_ERR_LINK));
+    for (uint32_t rank = 0; rank < 4; rank += 3) {
+        const char *died = strstr(w.ranks[rank].log, "rank 1 died");
+        const char *cut = strstr(w.ranks[rank].log, "rank 1 is to go"); /* what was rank 2 */
+        if ((died == NULL) || (cut == NULL) || (cut < died))
+            fail_msg("rank %u: %s", rank, w.ranks[rank].log);
+    }
+}
+
 /* ---- deaths ---- */
 
 /* Another one dies at each moment behind the first death: while a list is made, in the join, the
