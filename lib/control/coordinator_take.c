@@ -265,6 +265,33 @@ static bool standing_is_possible(const struct gf_coordinator *c,
            ((standing->world <= c->setup.id_count) && (standing->rank < standing->world));
 }
 
+/* Of a job of this size? False: it was told why not. */
+static bool size_is_equal(struct gf_coordinator *c, uint32_t connection,
+                          const struct control_offer *offer)
+{
+    bool fits = (offer->id < c->setup.id_count) && (offer->id_count == c->setup.id_count);
+    if (offer->first_world != c->setup.world)
+        refuse(c, connection, GF_ERR_MISMATCH, false,
+               "rank %u has job.world %u, the coordinator of this job has %u", offer->id,
+               offer->first_world, c->setup.world);
+    else if (!fits)
+        refuse(c, connection, GF_ERR_MISMATCH, false,
+               "rank %u of job.world_max %u: this job has ranks below %u", offer->id,
+               offer->id_count, c->setup.id_count);
+    return fits && (offer->first_world == c->setup.world);
+}
+
+/* May it be connected? False: it was told why not. Once the job has ended, its members may. */
+static bool may_come(struct gf_coordinator *c, uint32_t connection,
+                     const struct control_offer *offer)
+{
+    const struct control_row *row = &c->rows[offer->id];
+    if (c->state != GF_COORDINATOR_OVER) return id_is_free(c, connection, offer);
+    if (row->member && (row->member_process == offer->process)) return true;
+    over_tell(c, connection);
+    return false;
+}
+
 static void offer_take(struct gf_coordinator *c, uint32_t connection, struct gf_get *get)
 {
     struct control_offer offer = {0};
@@ -273,29 +300,12 @@ static void offer_take(struct gf_coordinator *c, uint32_t connection, struct gf_
         c->channel->driver->drop(c->channel, connection);
         return;
     }
-    if (offer.first_world != c->setup.world) {
-        refuse(c, connection, GF_ERR_MISMATCH, false,
-               "rank %u has job.world %u, the coordinator of this job has %u", offer.id,
-               offer.first_world, c->setup.world);
-        return;
-    }
-    if ((offer.id >= c->setup.id_count) || (offer.id_count != c->setup.id_count)) {
-        refuse(c, connection, GF_ERR_MISMATCH, false,
-               "rank %u of job.world_max %u: this job has ranks below %u", offer.id, offer.id_count,
-               c->setup.id_count);
-        return;
-    }
+    if (!size_is_equal(c, connection, &offer)) return;
     /* No number is given twice: a list that another coordinator had told is known to some member of
      * the generation that this one goes on with, since each list has one. */
     if (offer.standing.listed > c->used) c->used = offer.standing.listed;
+    if (!may_come(c, connection, &offer)) return;
     struct control_row *row = &c->rows[offer.id];
-    if (c->state == GF_COORDINATOR_OVER) {
-        bool is_told = row->member && (row->member_process == offer.process);
-        if (!is_told) over_tell(c, connection);
-        if (!is_told) return;
-    } else if (!id_is_free(c, connection, &offer)) {
-        return;
-    }
     row_take(c, connection, &offer);
     if (c->number == 0) {
         waits_take(c, row);

@@ -212,30 +212,43 @@ static void patience_take(struct gf_member *member, struct gf_get *get)
                                        member->setup.terms.exchange_timeout_ns, patience_ns, from);
 }
 
+static void ask_take(struct gf_member *member, struct gf_get *get)
+{
+    uint32_t inquiry = gf_get_u32(get);
+    if (get->bad || is_over(member)) return;
+    member->inquiry = inquiry;
+    member->owed |= 1u << CONTROL_POSITION;
+}
+
+static void closed_take(struct gf_member *member, struct gf_get *get)
+{
+    struct control_closed closed = {.rank = GF_RANK_NONE};
+    gf_control_closed_walk(&(struct gf_walk){.get = get}, &closed);
+    if (!get->bad && (closed.rank < member->generation.world)) member->closed = closed;
+}
+
+static void all_gone_take(struct gf_member *member, struct gf_get *get)
+{
+    (void)get;
+    if (may_leave(member)) enter(member, GF_MEMBER_GONE);
+}
+
 static void frame_take(struct gf_member *member, const struct gf_channel_event *event)
 {
+    static void (*const takes[CONTROL_FRAME_COUNT])(struct gf_member *, struct gf_get *) = {
+        [CONTROL_LIST] = list_take,         [CONTROL_GO] = go_take,
+        [CONTROL_REFUSED] = refusal_take,   [CONTROL_WAITING] = waiting_take,
+        [CONTROL_PATIENCE] = patience_take, [CONTROL_ASK] = ask_take,
+        [CONTROL_ERROR] = finding_take,     [CONTROL_ALL_GONE] = all_gone_take,
+        [CONTROL_CLOSED] = closed_take};
     struct gf_get get = {.at = event->payload, .left = event->size_bytes};
+    uint32_t kind = event->frame_kind;
     member->heard_ns = member->now_ns;
-    if (event->frame_kind != CONTROL_REFUSED) member->taken = member->taken_here = true;
-    switch (event->frame_kind) {
-    case CONTROL_LIST: list_take(member, &get); break;
-    case CONTROL_GO: go_take(member, &get); break;
-    case CONTROL_REFUSED: refusal_take(member, &get); break;
-    case CONTROL_WAITING: waiting_take(member, &get); break;
-    case CONTROL_PATIENCE: patience_take(member, &get); break;
-    case CONTROL_ASK:
-        member->inquiry = gf_get_u32(&get);
-        if (!is_over(member)) member->owed |= 1u << CONTROL_POSITION;
-        break;
-    case CONTROL_ERROR: finding_take(member, &get); break;
-    case CONTROL_ALL_GONE:
-        if (may_leave(member)) enter(member, GF_MEMBER_GONE);
-        break;
-    case CONTROL_CLOSED:
-        gf_control_closed_walk(&(struct gf_walk){.get = &get}, &member->closed);
-        break;
-    default: get.bad = true;
-    }
+    if (kind != CONTROL_REFUSED) member->taken = member->taken_here = true;
+    if ((kind < CONTROL_FRAME_COUNT) && (takes[kind] != NULL))
+        takes[kind](member, &get);
+    else
+        get.bad = true;
     if (get.bad)
         end(member, GF_ERR_PEER, coordinator_rank(member),
             "the coordinator at %s sent a frame that is malformed (kind %u, %u bytes)",
