@@ -1296,6 +1296,48 @@ TEST(a_line_says_what_happens)
     control_world_close(&world);
 }
 
+/* Another job.world, as another key or version: who waits for all ranks hears it at once. */
+TEST(a_process_that_is_refused_is_told_to_those_that_wait)
+{
+    static const char why[] = "rank 2 has job.world 4, the coordinator of this job has 3";
+    static char said[8192];
+    struct gf_coordinator_status status;
+    unsigned char payload[1024];
+    struct gf_put put = {payload, sizeof payload};
+    struct control_offer offer = {.id = 2, .id_count = 3, .first_world = 4, .process = 77};
+    said[0] = '\0';
+    control_world_open(&world, 3, 1);
+    world.said = said;
+    world.said_bytes = sizeof said;
+    control_world_kill(&world, 2);
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    gf_control_offer_walk(&(struct gf_walk){.put = &put}, &offer);
+    struct gf_channel *channel = control_world_stranger(&world);
+    for (uint32_t i = 0; i < 2; i++) { /* it tries again */
+        channel->driver->dial(channel, 0);
+        (void)channel->driver->send(channel, 0, CONTROL_OFFER, payload,
+                                    (uint32_t)(sizeof payload - put.left));
+        control_world_quiet(&world, 20 * CONTROL_MS);
+    }
+    for (uint32_t id = 0; id < 2; id++) {
+        char line[160];
+        (void)snprintf(line, sizeof line,
+                       "rank %u waits for all ranks to join, and the coordinator at memory has "
+                       "refused one: %s\n",
+                       id, why);
+        const char *at = strstr(said, line);
+        if ((at == NULL) || (strstr(at + 1, line) != NULL)) fail_msg("not once: %s", said);
+    }
+    gf_coordinator_status(world.coordinator, &status);
+    assert_int_equal(status.error.code, GF_ERR_MISMATCH);
+    assert_non_null(strstr(status.error.text, why));
+    control_world_quiet(&world, 9 * SECOND);
+    const char *text = gf_member_error(world.procs[0].member)->text;
+    assert_non_null(strstr(text, "rank 2 of 3 did not join within 8.0 s: a process was refused: "));
+    assert_non_null(strstr(text, why));
+    control_world_close(&world);
+}
+
 TEST(a_job_of_one_goes_on_after_a_failure)
 {
     control_world_open(&world, 1, 1);
@@ -1577,7 +1619,7 @@ TEST(a_job_does_not_begin_beside_a_process_that_is_of_a_generation)
     for (uint32_t i = 0; i < LENGTH(anew_rows); i++) anew_row_run(&anew_rows[i]);
 }
 
-/* .. where nobody can be of one, nobody is awaited; else as long as one that lives takes to dial. */
+/* .. where nobody can be of one, nobody is awaited; else as long as one that lives may dial. */
 TEST(a_coordinator_that_may_not_be_the_first_awaits_who_may_live)
 {
     for (uint32_t is_first = 0; is_first < 2; is_first++) {

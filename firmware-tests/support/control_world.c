@@ -279,7 +279,8 @@ uint32_t control_world_start(struct control_world *world, uint32_t id, bool rejo
                                                .node = id,
                                                .tensors_hash = world->tensors_hash},
                                     .endpoint_bytes_max = 16,
-                                    .address = "memory"};
+                                    .address = "memory",
+                                    .log = {.fn = log_line, .user = world}};
     *proc = (struct control_proc){.alive = true,
                                   .rejoins = rejoins,
                                   .id = id,

@@ -472,6 +472,8 @@ static void first_is_late(struct gf_coordinator *c)
     uint32_t named = missing_text(c, missing, sizeof missing);
     const struct control_row *row = (named == GF_RANK_NONE) ? NULL : &c->rows[named];
     const char *address = c->setup.address;
+    if (c->refused[0] != '\0')
+        (void)snprintf(how, sizeof how, ": a process was refused: %.90s", c->refused);
     if ((row != NULL) && row->ended)
         (void)snprintf(how, sizeof how, ": rank %u ended while ranks were joining (%.55s)", named,
                        row->how);

@@ -91,6 +91,7 @@ static void waiting_put(const struct gf_coordinator *c, const struct control_row
 {
     struct control_waiting waiting = {
         .number = c->number, .count = c->waiting, .awaited = GF_RANK_NONE};
+    memcpy(waiting.refused, c->refused, sizeof waiting.refused);
     for (uint32_t rank = 0; (to->said == CONTROL_SAID_BYE) && (rank < c->world); rank++) {
         const struct control_row *row = &c->rows[c->rank_ids[rank]];
         if (!control_is_asked(row) || row->cut) continue;

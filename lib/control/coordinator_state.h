@@ -117,6 +117,7 @@ struct gf_coordinator {
     uint64_t nobody_step;         /* + 1: in that step an inquiry found nobody; 0: in none */
     struct gf_error error;        /* the last finding */
     struct gf_error last;         /* .. also once a generation has begun after it */
+    char refused[128];            /* before the first generation: why a process was, last */
     bool is_final;                /* the finding ends the job, */
     bool is_well;                 /* in good order */
     struct control_closed closed; /* of the generation under way */

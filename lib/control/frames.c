@@ -156,6 +156,7 @@ void gf_control_waiting_walk(struct gf_walk *walk, struct control_waiting *waiti
     gf_walk_u32(walk, &waiting->number);
     gf_walk_u32(walk, &waiting->count);
     gf_walk_u32(walk, &waiting->awaited);
+    if (waiting->number == 0) gf_walk_text(walk, waiting->refused, sizeof waiting->refused);
     if (waiting->awaited == GF_RANK_NONE) return;
     gf_walk_u32(walk, &waiting->awaited_count);
     gf_walk_text(walk, waiting->location, sizeof waiting->location);

@@ -197,14 +197,15 @@ struct control_closed {
     uint64_t step; /* steps that it had ended */
 };
 
-/* How many processes wait to come in or wish to leave; and whoever has closed hears for whom it
- * waits. */
+/* How many processes wait to come in or wish to leave; whoever has closed hears for whom it waits;
+ * and before the first generation, which is generation 0, all hear who was refused. */
 struct control_waiting {
     uint32_t number; /* of the generation */
     uint32_t count;
     uint32_t awaited; /* a rank that has not closed; GF_RANK_NONE: none */
     uint32_t awaited_count;
     char location[128]; /* where that one is */
+    char refused[128];  /* why the last one was; empty: nobody was */
 };
 
 /* What gf_coordinator_status() gives, and which ids are here: members of the generation and

@@ -200,7 +200,13 @@ static void waiting_take(struct gf_member *member, struct gf_get *get)
 {
     struct control_waiting waiting = {.awaited = GF_RANK_NONE};
     gf_control_waiting_walk(&(struct gf_walk){.get = get}, &waiting);
-    if (!get->bad) member->awaits = waiting;
+    if (get->bad) return;
+    if ((waiting.refused[0] != '\0') && (strcmp(waiting.refused, member->awaits.refused) != 0))
+        gf_log_line(&member->setup.log, GF_LOG_WARN,
+                    "rank %u waits for all ranks to join, and the coordinator at %s has refused "
+                    "one: %s",
+                    member->setup.id, member->setup.address, waiting.refused);
+    member->awaits = waiting;
 }
 
 static void patience_take(struct gf_member *member, struct gf_get *get)
@@ -316,6 +322,7 @@ static void events_take(struct gf_member *member)
         case GF_CHANNEL_CONNECTED: connected_take(member); break;
         case GF_CHANNEL_FRAME: frame_take(member, &event); break;
         case GF_CHANNEL_ENDED: ended_take(member, &event); break;
+        case GF_CHANNEL_REFUSED: break; /* where it listens */
         }
     }
 }
