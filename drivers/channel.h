@@ -35,9 +35,7 @@ struct gf_channel_setup {
 typedef enum gf_channel_event_kind {
     GF_CHANNEL_CONNECTED = 1, /* frames may be sent on `connection` */
     GF_CHANNEL_FRAME,
-    GF_CHANNEL_ENDED,  /* `end` and `text` say how; the connection's number may be used again */
-    GF_CHANNEL_REFUSED /* a process of this job was: `text` says why (another key, another version);
-                        * it has no connection */
+    GF_CHANNEL_ENDED /* `end` and `text` say how; the connection's number may be used again */
 } gf_channel_event_kind;
 
 /* What the end of a connection says of the process at the other end. */

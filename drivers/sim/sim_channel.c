@@ -385,7 +385,6 @@ static void packet_taken(struct sim_channel *channel, struct sim_packet *packet)
         other->is_starved = false;
         break;
     case GF_CHANNEL_ENDED: end_leave(wire, packet->to); break;
-    case GF_CHANNEL_REFUSED: break; /* here nobody is */
     }
 }
 

@@ -30,14 +30,6 @@ static gf_status job_check(struct channel *channel, const struct gf_frame_header
     return GF_OK;
 }
 
-/* .. and this end hears that a process of this job was refused, and why. */
-static outcome refusal_tell(const struct channel *channel, struct gf_channel_event *event_out)
-{
-    *event_out =
-        (struct gf_channel_event){.kind = GF_CHANNEL_REFUSED, .text = channel->handshake.text};
-    return OUTCOME_EVENT;
-}
-
 /* Is it another attempt of a dial that has a connection? One that its process has closed by now is
  * not. */
 static bool is_here(const struct channel *channel, const struct pending *pending)
@@ -102,9 +94,8 @@ outcome gf_channel_hello_take(struct channel *channel, struct pending *pending,
     const char *lack = foreign ? NULL : lack_of(channel, hello.flags, proven);
     if (lack != NULL) {
         (void)gf_handshake_because(handshake, GF_ERR_MISMATCH, "%s", lack);
-        return gf_accept_refuse(handshake, pending, false, GF_ERR_MISMATCH)
-                   ? refusal_tell(channel, event_out)
-                   : OUTCOME_NOTHING;
+        gf_accept_refuse(handshake, pending, false, GF_ERR_MISMATCH);
+        return OUTCOME_NOTHING;
     }
     if (!proven) {
         gf_accept_drop(handshake, pending, GF_LOG_INFO, "a hello of another job or version");
@@ -112,9 +103,8 @@ outcome gf_channel_hello_take(struct channel *channel, struct pending *pending,
     }
     gf_status code = job_check(channel, &header, &hello);
     if (code != GF_OK) {
-        bool is_told = gf_accept_refuse(handshake, pending, channel->auth.on, code);
-        bool is_ours = (header.job_id == channel->setup.job_id);
-        return (is_told && is_ours) ? refusal_tell(channel, event_out) : OUTCOME_NOTHING;
+        gf_accept_refuse(handshake, pending, channel->auth.on, code);
+        return OUTCOME_NOTHING;
     }
     if (is_here(channel, pending)) {
         gf_accept_discard(handshake, pending);

@@ -230,8 +230,8 @@ void gf_accept_discard(struct handshake *handshake, struct pending *pending);
 void gf_accept_drop(struct handshake *handshake, struct pending *pending, gf_log_level level,
                     const char *what);
 /* Its other end hears what meet->text says, where it is believed to have the job's key, or not many
- * were told so lately: true. */
-bool gf_accept_refuse(struct handshake *handshake, struct pending *pending, bool believed,
+ * were told so lately. */
+void gf_accept_refuse(struct handshake *handshake, struct pending *pending, bool believed,
                       gf_status code);
 /* .. without a word in the log */
 void gf_accept_reject(struct handshake *handshake, struct pending *pending, gf_status code,

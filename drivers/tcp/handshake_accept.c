@@ -134,18 +134,16 @@ void gf_accept_reject(struct handshake *handshake, struct pending *pending, gf_s
     gf_socket_close(&fd);
 }
 
-bool gf_accept_refuse(struct handshake *handshake, struct pending *pending, bool believed,
+void gf_accept_refuse(struct handshake *handshake, struct pending *pending, bool believed,
                       gf_status code)
 {
     char what[sizeof handshake->text + 32];
     (void)snprintf(what, sizeof what, "refused a rank: %s", handshake->text);
     stranger_log(handshake, GF_LOG_WARN, what);
-    bool is_due = believed || reason_is_due(handshake, pending);
-    if (is_due)
+    if (believed || reason_is_due(handshake, pending))
         gf_accept_reject(handshake, pending, code, handshake->text);
     else
         gf_accept_discard(handshake, pending);
-    return is_due;
 }
 
 /* ---- a new connection ---- */
@@ -171,7 +169,7 @@ static void user_check(struct handshake *handshake, struct pending *pending)
         "user %u at the other end, this job is of user %u: without a key_file "
         "all ranks run as one user",
         user, (unsigned)geteuid());
-    (void)gf_accept_refuse(handshake, pending, false, GF_ERR_MISMATCH);
+    gf_accept_refuse(handshake, pending, false, GF_ERR_MISMATCH);
 }
 
 void gf_accept_served(struct handshake *handshake, uint64_t at_ns)

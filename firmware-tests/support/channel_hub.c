@@ -123,10 +123,6 @@ static void event_note(struct hub_heard *h, uint32_t slot, const struct gf_chann
         h->connected++;
         h->up |= 1u << event->connection % 32;
         break;
-    case GF_CHANNEL_REFUSED:
-        h->refused++;
-        (void)snprintf(h->text, sizeof h->text, "%s", event->text);
-        break;
     case GF_CHANNEL_ENDED:
         h->ended++;
         h->up &= ~(1u << event->connection % 32);

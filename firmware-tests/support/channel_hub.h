@@ -26,7 +26,6 @@ struct channel_hub {
 struct hub_heard {
     uint32_t connected; /* so many CONNECTED, and ENDED */
     uint32_t ended;
-    uint32_t refused;
     uint32_t up; /* bits of connections */
     uint32_t frames;
     uint32_t connection; /* of the last event */

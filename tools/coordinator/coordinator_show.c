@@ -73,7 +73,6 @@ static int event_take(const struct coordinator_job *job, struct gf_channel *chan
         (void)channel->driver->send(channel, event->connection, CONTROL_LOOK, NULL, 0);
         return -1;
     case GF_CHANNEL_FRAME: return (event->frame_kind == CONTROL_SHOWN) ? shown_print(event) : -1;
-    case GF_CHANNEL_REFUSED: return -1;
     case GF_CHANNEL_ENDED: break;
     }
     return no_answer(job, event->text);
