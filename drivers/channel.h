@@ -11,6 +11,7 @@ extern "C" {
 #endif
 
 #define GF_CHANNEL_PAYLOAD_MAX 4096u
+#define GF_CHANNEL_REFUSED_BYTES 160u
 
 /* Texts are the caller's for as long as the channel is open. */
 struct gf_channel_setup {
@@ -33,7 +34,9 @@ struct gf_channel_setup {
 };
 
 typedef enum gf_channel_event_kind {
-    GF_CHANNEL_CONNECTED = 1, /* frames may be sent on `connection` */
+    /* Frames may be sent on `connection`. Of the coordinator's end it may be told of a number that
+     * is in use: that one has sent no frame, and gave way. */
+    GF_CHANNEL_CONNECTED = 1,
     GF_CHANNEL_FRAME,
     GF_CHANNEL_ENDED /* `end` and `text` say how; the connection's number may be used again */
 } gf_channel_event_kind;
@@ -65,6 +68,10 @@ struct gf_channel {
     const struct gf_channel_driver *driver;
     uint32_t connections_max;
     uint64_t sent_bytes; /* payload; who sends adds */
+    /* of the coordinator's end: processes that were refused for good, by whoever refused them, and
+     * why the last of them was */
+    uint32_t refused_count;
+    char refused_text[GF_CHANNEL_REFUSED_BYTES];
     struct gf_fault fault;
 };
 

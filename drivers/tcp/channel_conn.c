@@ -47,9 +47,24 @@ static void leaving_end_oldest(struct channel *channel)
     gf_conn_close(channel, &channel->conns[at]);
 }
 
+/* Whoever has said nothing since it came in must not keep others out. */
+static void silent_end_oldest(struct channel *channel)
+{
+    struct conn *found = NULL;
+    for (uint32_t i = 0; i < channel->conn_count; i++) {
+        struct conn *conn = &channel->conns[i];
+        if ((conn->state == CONN_UP) && !conn->has_spoken &&
+            ((found == NULL) || (conn->number < found->number)))
+            found = conn;
+    }
+    if (found != NULL) gf_conn_leave(channel, found, GF_FRAME_GIVEN_UP);
+}
+
 struct conn *gf_conn_up(struct channel *channel, int fd, const struct gf_auth_mac *mac_in,
                         const struct gf_auth_mac *mac_out)
 {
+    if ((channel->free_first == CONN_NONE) && (channel->leaving_first == CONN_NONE))
+        silent_end_oldest(channel);
     if ((channel->free_first == CONN_NONE) && (channel->leaving_first != CONN_NONE))
         leaving_end_oldest(channel);
     uint32_t index = channel->free_first;
@@ -71,6 +86,7 @@ struct conn *gf_conn_up(struct channel *channel, int fd, const struct gf_auth_ma
                           .state = CONN_UP,
                           .next = CONN_NONE,
                           .authenticated = channel->auth.on,
+                          .number = channel->connected++,
                           .mac_in = *mac_in,
                           .mac_out = *mac_out};
     return conn;
@@ -312,6 +328,7 @@ static outcome frame_take(struct channel *channel, struct conn *conn,
                           const struct gf_frame_header *header, struct gf_channel_event *event_out)
 {
     conn->in_bytes = 0; /* the bytes stay until the next read */
+    conn->has_spoken = true;
     if ((header->kind == GF_FRAME_LEFT) || (header->kind == GF_FRAME_GIVEN_UP)) {
         bool left = (header->kind == GF_FRAME_LEFT);
         gf_conn_close(channel, conn);

@@ -119,15 +119,19 @@ static outcome dial_ended(struct channel *channel, gf_channel_end end,
     return OUTCOME_EVENT;
 }
 
-/* One that has met its coordinator has met another job's at this address: its own may come back. */
-static outcome refused(struct channel *channel, struct gf_channel_event *event_out)
+static void refused_by(struct channel *channel, const struct dial *dial)
 {
-    struct dial *dial = &channel->dial;
-    if (channel->met) return dial_ended(channel, GF_CHANNEL_BROKE, event_out);
     (void)gf_fault_set(&channel->base.fault, GF_ERR_MISMATCH, GF_RANK_NONE, "", 0,
                        "the coordinator at %.60s refused this process: %s",
                        channel->handshake.address_text, dial->text);
     gf_channel_dial_close(channel);
+}
+
+/* One that has met its coordinator has met another job's at this address: its own may come back. */
+static outcome refused(struct channel *channel, struct gf_channel_event *event_out)
+{
+    if (channel->met) return dial_ended(channel, GF_CHANNEL_BROKE, event_out);
+    refused_by(channel, &channel->dial);
     return OUTCOME_NOTHING;
 }
 
@@ -145,12 +149,25 @@ static outcome dial_take(struct channel *channel, dial_event news,
     return OUTCOME_NOTHING;
 }
 
-/* Anybody may listen at a port, and at the name another job of this user: so it ends nothing. */
+/* Is who has refused the probe this job's coordinator? Anybody may listen at a port, and another
+ * job of this user at either; a process of this user that has this job's id is no stranger. */
+static bool probe_is_believed(const struct channel *channel)
+{
+    const struct dial *dial = &channel->probe;
+    if (!dial->refused_by_own) return false;
+    return (dial->name[0] != '\0') || gf_socket_port_is_own(ntohs(channel->address.port));
+}
+
 static void probe_take(struct channel *channel, dial_event news)
 {
     struct dial *dial = &channel->probe;
     if (news == DIAL_CONNECTED) gf_socket_close(&dial->fd);
-    if ((news != DIAL_REFUSED) || (channel->probe_text[0] != '\0')) return;
+    if (news != DIAL_REFUSED) return;
+    if (!channel->met && probe_is_believed(channel)) {
+        refused_by(channel, dial);
+        return;
+    }
+    if (channel->probe_text[0] != '\0') return;
     memcpy(channel->probe_text, dial->text, sizeof channel->probe_text);
     gf_log_line(&channel->setup.log, GF_LOG_WARN, "control channel: a process at %.60s says: %s",
                 (dial->name[0] != '\0') ? dial->name : channel->handshake.address_text,

@@ -52,6 +52,8 @@ struct conn {
     bool waits_to_send; /* epoll is asked for room in the kernel */
     bool is_shut;       /* LEAVING: all was sent */
     bool authenticated; /* every frame from here on ends with a MAC */
+    bool has_spoken;    /* a frame has come */
+    uint64_t number;    /* of all connections */
     uint32_t in_bytes;
     uint32_t out_bytes;
     uint32_t next; /* among the free, or those that leave; CONN_NONE: the last */
@@ -83,7 +85,9 @@ struct channel {
     bool others_looked_for;
 
     uint32_t conn_count;
-    uint32_t unsent; /* connections with bytes for which the kernel had no room */
+    uint32_t unsent;    /* connections with bytes for which the kernel had no room */
+    uint32_t refused;   /* handshake.refused, as it is in base.refused_count */
+    uint64_t connected; /* connections so far */
     uint32_t free_first, leaving_first;
     unsigned char *buffers; /* [conn_count][CONN_BUFFER_BYTES] */
     struct conn conns[];    /* [conn_count]; then pending[], sources[] and buffers */
@@ -120,6 +124,7 @@ void gf_conns_last_words(struct channel *channel);
 /* channel_take.c: of a hello that is whole, or of another protocol. */
 outcome gf_channel_hello_take(struct channel *channel, struct pending *pending,
                               struct gf_channel_event *event_out);
+void gf_channel_refused_count(struct channel *channel);
 
 /* channel_dial.c */
 void gf_channel_dial(struct gf_channel *channel, uint64_t now_ns);

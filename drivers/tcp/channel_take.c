@@ -7,27 +7,24 @@
 #include <poll.h>
 #include <stdio.h>
 
-/* GF_OK, else the code that it hears, and meet->text has why. */
-static gf_status job_check(struct channel *channel, const struct gf_frame_header *header,
-                           const struct gf_frame_hello *hello)
+/* NONCE says the job and the protocol to everybody, so whoever differs in them hears so. False: why
+ * is in meet->text. */
+static bool header_fits(struct channel *channel, const struct gf_frame_header *header)
 {
     struct handshake *handshake = &channel->handshake;
     if (header->job_id != channel->setup.job_id)
-        return gf_handshake_because(handshake, GF_ERR_MISMATCH,
-                                    "job id %" PRIu64 " at the coordinator, %" PRIu64
-                                    " at this process: another job's address, or GF_JOB or "
-                                    "MASTER_ADDR differ",
-                                    channel->setup.job_id, header->job_id);
-    if (header->protocol != GF_FRAME_PROTOCOL)
-        return gf_handshake_because(handshake, GF_ERR_MISMATCH,
-                                    "protocol version %u at the coordinator, %u at this process",
-                                    GF_FRAME_PROTOCOL, header->protocol);
-    if (hello->version != GF_VERSION)
-        return gf_handshake_because(
-            handshake, GF_ERR_MISMATCH,
-            "library version %u.%u at the coordinator, %u.%u at this process", GF_VERSION_MAJOR,
-            GF_VERSION_MINOR, hello->version >> 16, hello->version & 0xffffu);
-    return GF_OK;
+        (void)gf_handshake_because(handshake, GF_ERR_MISMATCH,
+                                   "job id %" PRIu64 " at the coordinator, %" PRIu64
+                                   " at this process: another job's address, or GF_JOB or "
+                                   "MASTER_ADDR differ",
+                                   channel->setup.job_id, header->job_id);
+    else if (header->protocol != GF_FRAME_PROTOCOL)
+        (void)gf_handshake_because(handshake, GF_ERR_MISMATCH,
+                                   "protocol version %u at the coordinator, %u at this process",
+                                   GF_FRAME_PROTOCOL, header->protocol);
+    else
+        return true;
+    return false;
 }
 
 /* Is it another attempt of a dial that has a connection? One that its process has closed by now is
@@ -65,45 +62,68 @@ static outcome promote(struct channel *channel, struct pending *pending,
     return OUTCOME_EVENT;
 }
 
-/* What a process of this job and protocol lacks; NULL: nothing. */
+/* What a process of this job and protocol lacks; NULL: nothing. Of who has not proven the key this
+ * says no more than that there is one. */
 static const char *lack_of(const struct channel *channel, uint32_t flags, bool proven)
 {
     bool keyed = (flags & GF_HELLO_KEYED) != 0;
     if (keyed != channel->auth.on)
         return channel->auth.on ? "this process has no key_file, and this job wants one"
-                                : "this process has a key_file, and the coordinator has none";
+                                : "this process has a key_file, and the coordinator has none: "
+                                  "gf-run and gf-coordinator want --key-file, or the ranks' "
+                                  "--config";
     if ((flags & GF_HELLO_PROBE) != 0)
         return channel->by_name
-                   ? "this process has rendezvous.insecure, and the coordinator has not"
-                   : "the coordinator has rendezvous.insecure, and this process has not";
+                   ? "this process has rendezvous.insecure, and the coordinator has not: gf-run "
+                     "and gf-coordinator want --insecure, or the ranks' --config"
+                   : "the coordinator has rendezvous.insecure, and this process has not: all ranks "
+                     "want what gf-run or gf-coordinator was given";
     if (!proven)
         return "this process did not prove that it has this job's key: its key_file has other "
                "bytes";
     return NULL;
 }
 
+static bool version_fits(struct channel *channel, const struct gf_frame_hello *hello)
+{
+    if (hello->version == GF_VERSION) return true;
+    (void)gf_handshake_because(&channel->handshake, GF_ERR_MISMATCH,
+                               "library version %u.%u at the coordinator, %u.%u at this process",
+                               GF_VERSION_MAJOR, GF_VERSION_MINOR, hello->version >> 16,
+                               hello->version & 0xffffu);
+    return false;
+}
+
+/* May it come in? False: why not is in meet->text. */
+static bool hello_fits(struct channel *channel, const struct pending *pending, bool proven)
+{
+    const struct gf_frame_header header = gf_transcript_header_of(pending->transcript);
+    const struct gf_frame_hello hello = gf_transcript_hello_of(pending->transcript);
+    if (!header_fits(channel, &header)) return false;
+    const char *lack = lack_of(channel, hello.flags, proven);
+    if (lack == NULL) return version_fits(channel, &hello);
+    (void)gf_handshake_because(&channel->handshake, GF_ERR_MISMATCH, "%s", lack);
+    return false;
+}
+
+/* Each refusal, also that of another user (handshake_accept.c), is counted for --status. */
+void gf_channel_refused_count(struct channel *channel)
+{
+    struct gf_channel *base = &channel->base;
+    if (channel->handshake.refused == channel->refused) return;
+    base->refused_count += channel->handshake.refused - channel->refused;
+    channel->refused = channel->handshake.refused;
+    (void)snprintf(base->refused_text, sizeof base->refused_text, "%.159s",
+                   channel->handshake.text);
+}
+
 outcome gf_channel_hello_take(struct channel *channel, struct pending *pending,
                               struct gf_channel_event *event_out)
 {
     struct handshake *handshake = &channel->handshake;
-    const struct gf_frame_header header = gf_transcript_header_of(pending->transcript);
-    const struct gf_frame_hello hello = gf_transcript_hello_of(pending->transcript);
-    bool foreign =
-        (header.protocol != GF_FRAME_PROTOCOL) || (header.job_id != channel->setup.job_id);
-    bool proven = !channel->auth.on || gf_transcript_is_proven(&channel->auth, pending->transcript);
-    const char *lack = foreign ? NULL : lack_of(channel, hello.flags, proven);
-    if (lack != NULL) {
-        (void)gf_handshake_because(handshake, GF_ERR_MISMATCH, "%s", lack);
-        gf_accept_refuse(handshake, pending, false, GF_ERR_MISMATCH);
-        return OUTCOME_NOTHING;
-    }
-    if (!proven) {
-        gf_accept_drop(handshake, pending, GF_LOG_INFO, "a hello of another job or version");
-        return OUTCOME_NOTHING;
-    }
-    gf_status code = job_check(channel, &header, &hello);
-    if (code != GF_OK) {
-        gf_accept_refuse(handshake, pending, channel->auth.on, code);
+    bool proven = channel->auth.on && gf_transcript_is_proven(&channel->auth, pending->transcript);
+    if (!hello_fits(channel, pending, proven || !channel->auth.on)) {
+        gf_accept_refuse(handshake, pending, proven || pending->by_name, GF_ERR_MISMATCH);
         return OUTCOME_NOTHING;
     }
     if (is_here(channel, pending)) {

@@ -153,9 +153,11 @@ static outcome event_take(struct channel *channel, uint32_t about,
                           struct gf_channel_event *event_out)
 {
     if ((about & HANDSHAKE_ABOUT_PENDING) != 0) {
+        outcome what = OUTCOME_NOTHING;
         struct pending *pending = gf_accept_take(&channel->handshake, about, channel->now_ns);
-        return (pending == NULL) ? OUTCOME_NOTHING
-                                 : gf_channel_hello_take(channel, pending, event_out);
+        if (pending != NULL) what = gf_channel_hello_take(channel, pending, event_out);
+        gf_channel_refused_count(channel);
+        return what;
     }
     if ((about & HANDSHAKE_ABOUT_ATTEMPT) != 0)
         return gf_channel_attempt_take(channel, about, event_out);

@@ -99,6 +99,7 @@ struct handshake {
     uint64_t lacked_ns;
     uint64_t accepted;
     uint32_t strangers; /* connections rejected or dropped, for the log */
+    uint32_t refused;   /* by gf_accept_refuse() */
     uint32_t reasons;   /* of those that heard why, since .. */
     uint64_t reasons_since_ns;
 };
@@ -196,6 +197,7 @@ struct dial {
     int error;
     int kernel_error; /* .. of the last attempt that the kernel ended; 0: of none yet */
     gf_status code;
+    bool refused_by_own; /* DIAL_REFUSED: by one of the same job, as it says itself */
     char text[GF_FRAME_REASON_BYTES];
     /* DIAL_CONNECTED */
     int fd;

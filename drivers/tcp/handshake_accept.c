@@ -140,6 +140,7 @@ void gf_accept_refuse(struct handshake *handshake, struct pending *pending, bool
     char what[sizeof handshake->text + 32];
     (void)snprintf(what, sizeof what, "refused a rank: %s", handshake->text);
     stranger_log(handshake, GF_LOG_WARN, what);
+    handshake->refused++;
     if (believed || reason_is_due(handshake, pending))
         gf_accept_reject(handshake, pending, code, handshake->text);
     else

@@ -258,6 +258,7 @@ static dial_event answer_take(struct handshake *handshake, struct dial *dial, st
     if (header.kind == GF_FRAME_REFUSAL) {
         char reason[GF_FRAME_REASON_BYTES];
         dial->code = gf_handshake_get_refusal(one->in + GF_FRAME_HEADER_BYTES, reason);
+        dial->refused_by_own = (header.job_id == handshake->job_id);
         return attempt_end(handshake, dial, one, now_ns, DIAL_REFUSED, 0, "%s", reason);
     }
     gf_transcript_macs_of(&dial->auth, one->transcript, &dial->mac_in, &dial->mac_out);
@@ -288,6 +289,7 @@ dial_event gf_dial_take(struct handshake *handshake, struct dial *dial, uint32_t
         uint32_t bytes = frame_bytes(dial, one, &header);
         if ((header.magic == GF_FRAME_MAGIC) && (header.protocol != GF_FRAME_PROTOCOL)) {
             dial->code = GF_ERR_MISMATCH;
+            dial->refused_by_own = (header.job_id == handshake->job_id);
             return attempt_end(handshake, dial, one, now_ns, DIAL_REFUSED, 0,
                                "protocol version %u there, %u at this rank", header.protocol,
                                GF_FRAME_PROTOCOL);

@@ -321,6 +321,35 @@ bool gf_socket_name_other(const char *prefix, const char *own, char name_out[GF_
     return other.found;
 }
 
+struct port_users {
+    unsigned port;
+    uint32_t own, others;
+};
+
+/* " 0: 0100007F:1BCD 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000 ..": the port
+ * here in hexadecimal, the state (0A listens), and the user. */
+static bool port_look(void *arg, char *line)
+{
+    struct port_users *users = arg;
+    unsigned port = 0, state = 0, user = 0;
+    if (sscanf(line, " %*[0-9]: %*[0-9A-F]:%x %*s %x %*s %*s %*s %u", &port, &state, &user) != 3)
+        return true;
+    if ((port != users->port) || (state != 0x0A)) return true;
+    if (user == geteuid())
+        users->own++;
+    else
+        users->others++;
+    return true;
+}
+
+bool gf_socket_port_is_own(uint16_t port)
+{
+    struct port_users users = {.port = port};
+    (void)gf_lines_visit("/proc/net/tcp", port_look, &users);
+    (void)gf_lines_visit("/proc/net/tcp6", port_look, &users);
+    return (users.own > 0) && (users.others == 0);
+}
+
 int gf_socket_name_listen(const char *name, struct gf_fault *fault_out)
 {
     const char *call = "socket";

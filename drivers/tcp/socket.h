@@ -57,6 +57,8 @@ int gf_socket_name_connect(const char *name, uint32_t *user_out);
 /* Is there a socket of this network namespace, of any user, whose name begins with `prefix`, and is
  * neither own nor own and a "-"? *name_out is one. */
 bool gf_socket_name_other(const char *prefix, const char *own, char name_out[GF_SOCKET_NAME_BYTES]);
+/* Does a process of this user listen at that port of this host, and none of another user? */
+bool gf_socket_port_is_own(uint16_t port);
 /* Whose process connected, or listens; false: the kernel does not say. */
 bool gf_socket_user(int fd, uint32_t *user_out);
 /* Is it this one itself? */

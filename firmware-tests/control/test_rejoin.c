@@ -197,6 +197,28 @@ TEST(a_restarted_rank_is_of_the_first_generation)
     world_expect(&w, GF_OK);
 }
 
+static void all_rejoin(uint32_t rank, struct gf_config *config, const struct gf_tensor **table,
+                       uint32_t *tensor_count)
+{
+    config->rendezvous.rejoin = true;
+}
+
+/* Where rank 0 hosts the coordinator the job ends with it, and all are started again. It begins
+ * anew at once: nobody of the job before can live and dial. */
+TEST(a_job_whose_rank_0_hosts_it_begins_anew)
+{
+    SIM_ONLY;
+    struct world_setup setup = elastic_setup(3);
+    setup.vary = all_rejoin;
+    setup.separate = false;
+    WORLD_CREATE(w, &setup);
+    uint64_t begin_ns = gf_sim_now_ns(w.sim);
+    world_run(&w, open_only, NULL);
+    world_expect(&w, GF_OK);
+    assert_true(gf_sim_now_ns(w.sim) - begin_ns < SECOND);
+    for (uint32_t rank = 0; rank < 3; rank++) assert_false(gf_rejoined(w.ranks[rank].gf));
+}
+
 TEST(a_world_of_one_rank_has_none_to_rejoin)
 {
     struct gf_config config = {.job = {.world = 1, .ignore_environment = true},

@@ -8,6 +8,7 @@
 #include "firmware-tests/support/tcp_keys.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -183,6 +184,47 @@ TEST(a_joiner_waits_for_its_own_user)
     (void)kill(other, SIGKILL);
     (void)waitpid(other, NULL, 0);
     other = 0;
+    coordinate();
+    HUB_UNTIL(heard[1].up == 1);
+}
+
+/* A process of another user takes this job's port, and refuses whoever asks there; it says so until
+ * it is killed. */
+static void other_refuses(void)
+{
+    int ready[2];
+    char byte;
+    struct gf_channel_setup setup = hub_setup(true);
+    setup.insecure = true;
+    assert_int_equal(pipe(ready), 0);
+    other = fork();
+    assert_true(other >= 0);
+    if (other == 0) {
+        struct gf_fault fault = {0};
+        struct gf_channel_event event;
+        setup.log.fn = NULL;
+        other_user();
+        if (hub_open_try(15, &setup, &fault) != GF_OK) _exit(8);
+        (void)!write(ready[1], "", 1);
+        for (uint64_t now_ns = hub_now_ns;; now_ns += HUB_MS) {
+            struct pollfd wake = {.fd = gf_channel_tcp.wake_fd(hub.ends[15]), .events = POLLIN};
+            (void)poll(&wake, 1, 100);
+            (void)gf_channel_tcp.poll(hub.ends[15], now_ns, &event);
+        }
+    }
+    (void)close(ready[1]);
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    (void)close(ready[0]);
+}
+
+/* What another user's process says at the port is told, and ends nothing. */
+TEST(what_another_user_says_at_the_port_ends_nobody)
+{
+    if (geteuid() != 0) skip();
+    other_refuses();
+    hub_member(1);
+    HUB_UNTIL(strstr(heard[1].text, "the coordinator has rendezvous.insecure") != NULL);
+    assert_int_equal(heard[1].status, GF_AGAIN);
     coordinate();
     HUB_UNTIL(heard[1].up == 1);
 }

@@ -191,12 +191,32 @@ TEST(no_more_come_in_than_there_are_numbers)
 {
     hub.connections_max = 2;
     hub_join(2);
+    for (uint32_t i = 1; i < 3; i++)
+        assert_int_equal(gf_channel_tcp.send(hub.ends[i], 0, 1, "", 0), GF_OK);
+    HUB_UNTIL(heard[0].frames == 2);
     hub_member(3);
     for (int i = 0; i < 3000; i++) hub_turn();
     assert_int_equal(heard[0].connected, 2);
     assert_non_null(strstr(hub_logged, "2 connections are open, and no more are taken"));
     hub_close(1);
     HUB_UNTIL(heard[3].up == 1);
+}
+
+/* Who comes in and then says nothing can keep nobody out. */
+TEST(whoever_says_nothing_gives_way_where_all_numbers_are_taken)
+{
+    hub.connections_max = 3;
+    hub_join(3);
+    assert_int_equal(gf_channel_tcp.send(hub.ends[1], 0, 1, "", 0), GF_OK);
+    HUB_UNTIL(heard[0].frames == 1);
+    hub_member(4);
+    HUB_UNTIL(heard[4].up == 1);
+    assert_int_equal(gf_channel_tcp.send(hub.ends[4], 0, 1, "", 0), GF_OK);
+    HUB_UNTIL(heard[0].frames == 2);
+    for (int i = 0; i < 1000; i++) hub_turn(); /* the silent ones come again and again */
+    assert_int_equal(heard[1].ended + heard[4].ended, 0);
+    assert_true(heard[2].ended + heard[3].ended > 0);
+    assert_int_equal(heard[2].end, GF_CHANNEL_BROKE);
 }
 
 /* ---- what ends of connections say ---- */

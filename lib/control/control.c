@@ -56,7 +56,7 @@ static struct gf_coordinator_setup coordinator_setup(const struct gf_control_set
     return (struct gf_coordinator_setup){.world = setup->world,
                                          .id_count = setup->id_count,
                                          .host_id = setup->id,
-                                         .is_first = !setup->rejoins,
+                                         .is_first = true,
                                          .join_timeout_ns = setup->join_timeout_ns,
                                          .endpoint_bytes_max = setup->endpoint_bytes_max,
                                          .address = setup->channel.address,

@@ -379,6 +379,8 @@ static bool first_is_whole(const struct gf_coordinator *c)
         if ((row->waits || is_away) && (row->offer.standing.generation != 0)) return false;
         may_live = may_live || (row->waits && row->offer.rejoins);
     }
+    /* The coordinator before this one had a rank's process, and all others have ended with it. */
+    if (c->setup.host_id != GF_RANK_NONE) return true;
     return !may_live || (c->now_ns >= away_ns);
 }
 
@@ -468,15 +470,16 @@ static void first_is_late(struct gf_coordinator *c)
     char text[240];
     if (takeover_is_late(c)) return;
     char missing[100];
-    char how[120] = "";
+    char how[136] = "";
     uint32_t named = missing_text(c, missing, sizeof missing);
     const struct control_row *row = (named == GF_RANK_NONE) ? NULL : &c->rows[named];
     const char *address = c->setup.address;
-    if (c->refused[0] != '\0')
-        (void)snprintf(how, sizeof how, ": a process was refused: %.90s", c->refused);
     if ((row != NULL) && row->ended)
         (void)snprintf(how, sizeof how, ": rank %u ended while ranks were joining (%.55s)", named,
                        row->how);
+    else if (c->channel->refused_count > 0)
+        (void)snprintf(how, sizeof how, "; a process was refused: %.100s",
+                       c->channel->refused_text);
     if (row == NULL)
         (void)snprintf(text, sizeof text, "nobody is missing, and there is no first generation");
     else
@@ -736,6 +739,18 @@ static void clock_go(struct gf_coordinator *c, uint64_t now_ns)
     c->polled_ns = now_ns;
 }
 
+/* Those that wait for all ranks to join hear at once that one cannot, and each reason once: whoever
+ * is refused may try again and again. */
+static void refusals_look(struct gf_coordinator *c)
+{
+    const char *text = c->channel->refused_text;
+    if ((c->number != 0) || (c->state != GF_COORDINATOR_GATHER)) return;
+    if (strcmp(text, c->refused) == 0) return;
+    memcpy(c->refused, text, sizeof c->refused);
+    for (uint32_t id = 0; id < c->setup.id_count; id++)
+        gf_control_owe(&c->rows[id], CONTROL_WAITING);
+}
+
 /* Who waits for a word hears that the coordinator is there. */
 static void alive_say(struct gf_coordinator *c)
 {
@@ -780,6 +795,8 @@ gf_status gf_coordinator_poll(struct gf_coordinator *c, uint64_t now_ns)
     clock_go(c, now_ns);
     status = gf_control_events(c, &more);
     if (status < 0) return status;
+    if (!more) c->done_ns = c->now_ns;
+    more = more && (c->now_ns - c->done_ns < CONTROL_BEHIND_NS);
     if (!more) resets_look(c);
     switch (more ? GF_COORDINATOR_OVER : c->state) { /* events go before deadlines */
     case GF_COORDINATOR_GATHER:
@@ -795,6 +812,7 @@ gf_status gf_coordinator_poll(struct gf_coordinator *c, uint64_t now_ns)
     case GF_COORDINATOR_OVER: break;
     }
     alive_say(c);
+    refusals_look(c);
     gf_control_flush(c);
     return (c->state == GF_COORDINATOR_OVER) ? over_poll(c) : GF_AGAIN;
 }
@@ -840,7 +858,9 @@ void gf_control_shown(const struct gf_coordinator *c, struct control_shown *show
                                         .here = status.here,
                                         .waiting = status.waiting,
                                         .id_count = c->setup.id_count,
-                                        .error = status.error};
+                                        .error = status.error,
+                                        .refused_count = c->channel->refused_count};
+    memcpy(shown_out->refused_text, c->channel->refused_text, sizeof shown_out->refused_text);
     for (uint32_t id = 0; id < c->setup.id_count; id++)
         if (control_is_here(&c->rows[id]) || c->rows[id].waits)
             shown_out->present[id / 8] |= (unsigned char)(1u << (id % 8));

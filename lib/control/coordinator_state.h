@@ -18,7 +18,9 @@
 #define CONTROL_RESET_NS UINT64_C(2000000000)
 #define CONTROL_SILENCE_NS UINT64_C(4000000000) /* exchange.timeout, but not less */
 #define CONTROL_NAP_NS UINT64_C(250000000)      /* of a gap between two polls at most this counts */
-#define CONTROL_EVENTS_MAX 1024u                /* taken in one poll */
+/* Events that never end hold up deadlines no longer: each connection was heard again and again. */
+#define CONTROL_BEHIND_NS UINT64_C(2000000000)
+#define CONTROL_EVENTS_MAX 1024u /* taken in one poll */
 
 /* The first word on a request with this number. */
 struct control_seen_call {
@@ -92,6 +94,7 @@ struct gf_coordinator {
     gf_coordinator_state state;
     uint64_t polled_ns; /* the clock that it was given last, */
     uint64_t now_ns;    /* and its own, which leaves out time in which it was not polled */
+    uint64_t done_ns;   /* the last time that a poll left no events */
     uint64_t since_ns;  /* of the state */
     uint64_t left_ns;   /* when the generation under way ceased to run */
     uint64_t alive_ns;  /* WAITING was owed to everybody last */
@@ -101,26 +104,26 @@ struct gf_coordinator {
     bool listing;       /* a list is out: the generation `next` of next_world ranks is to come */
     uint32_t next;
     uint32_t next_world;
-    uint32_t used;                /* the highest number given, by whatever coordinator */
-    struct control_go go;         /* of the generation under way */
-    uint32_t waiting;             /* as it was told last */
-    uint32_t inquiry;             /* number of the last question; */
-    uint32_t inquiry_first;       /* .. of the first one of the last inquiry */
-    uint32_t looks;               /* gf_control_inquiry_poll() */
-    uint64_t look_ns;             /* the last of them */
-    uint32_t edges_known;         /* gf_control_edges_look(), */
-    uint64_t edges_ns;            /* since then no more are */
-    uint64_t inquiry_ns;          /* when it began */
-    struct gf_error seen;         /* what its first asker saw, */
-    uint32_t seen_by;             /* a rank */
-    bool is_fault_pending;        /* .. before a generation was taken over */
-    uint64_t nobody_step;         /* + 1: in that step an inquiry found nobody; 0: in none */
-    struct gf_error error;        /* the last finding */
-    struct gf_error last;         /* .. also once a generation has begun after it */
-    char refused[128];            /* before the first generation: why a process was, last */
-    bool is_final;                /* the finding ends the job, */
-    bool is_well;                 /* in good order */
-    struct control_closed closed; /* of the generation under way */
+    uint32_t used;          /* the highest number given, by whatever coordinator */
+    struct control_go go;   /* of the generation under way */
+    uint32_t waiting;       /* as it was told last */
+    uint32_t inquiry;       /* number of the last question; */
+    uint32_t inquiry_first; /* .. of the first one of the last inquiry */
+    uint32_t looks;         /* gf_control_inquiry_poll() */
+    uint64_t look_ns;       /* the last of them */
+    uint32_t edges_known;   /* gf_control_edges_look(), */
+    uint64_t edges_ns;      /* since then no more are */
+    uint64_t inquiry_ns;    /* when it began */
+    struct gf_error seen;   /* what its first asker saw, */
+    uint32_t seen_by;       /* a rank */
+    bool is_fault_pending;  /* .. before a generation was taken over */
+    uint64_t nobody_step;   /* + 1: in that step an inquiry found nobody; 0: in none */
+    struct gf_error error;  /* the last finding */
+    struct gf_error last;   /* .. also once a generation has begun after it */
+    char refused[GF_CHANNEL_REFUSED_BYTES]; /* channel->refused_text as it was told last */
+    bool is_final;                          /* the finding ends the job, */
+    bool is_well;                           /* in good order */
+    struct control_closed closed;           /* of the generation under way */
     struct control_patience patience;
     struct control_seen_call calls[1 + CONTROL_CALLS_MARKS][CONTROL_CALLS_SEEN];
     uint32_t network;         /* a gf_network, of the list */

@@ -6,18 +6,6 @@
 
 /* ---- offers ---- */
 
-/* Those that wait for all ranks to join hear at once that one cannot. */
-static void refusal_tell(struct gf_coordinator *c, const char *text)
-{
-    if ((c->number != 0) || (c->state != GF_COORDINATOR_GATHER)) return;
-    (void)snprintf(c->refused, sizeof c->refused, "%.127s", text);
-    c->last = gf_coordinator_error(c, GF_ERR_MISMATCH, GF_RANK_NONE);
-    c->last.operation = GF_OPERATION_JOIN;
-    (void)snprintf(c->last.text, sizeof c->last.text, "a process was refused: %s", c->refused);
-    for (uint32_t id = 0; id < c->setup.id_count; id++)
-        gf_control_owe(&c->rows[id], CONTROL_WAITING);
-}
-
 /* The end of a connection that is of nobody: it hears why, and may come again. */
 __attribute__((format(printf, 5, 6))) static void refuse(struct gf_coordinator *c,
                                                          uint32_t connection, gf_status code,
@@ -32,7 +20,9 @@ __attribute__((format(printf, 5, 6))) static void refuse(struct gf_coordinator *
     gf_control_refusal_walk(&(struct gf_walk){.put = &put}, &refusal);
     if (!may_retry) { /* else it comes many times a second */
         gf_log_line(&c->setup.log, GF_LOG_WARN, "a process was refused: %s", refusal.text);
-        refusal_tell(c, refusal.text);
+        c->channel->refused_count++;
+        (void)snprintf(c->channel->refused_text, sizeof c->channel->refused_text, "%.159s",
+                       refusal.text);
     }
     (void)c->channel->driver->send(c->channel, connection, CONTROL_REFUSED, c->scratch,
                                    (uint32_t)(sizeof c->scratch - put.left));
@@ -547,7 +537,11 @@ static void frame_take(struct gf_coordinator *c, const struct gf_channel_event *
             look_answer(c, event->connection);
         return;
     }
-    if ((id == CONTROL_NONE) || word_take(c, id, event->frame_kind, &get)) return;
+    if (id == CONTROL_NONE) { /* a member says first who it is */
+        c->channel->driver->drop(c->channel, event->connection);
+        return;
+    }
+    if (word_take(c, id, event->frame_kind, &get)) return;
     gf_log_line(
         &c->setup.log, GF_LOG_WARN,
         "rank %u sent a frame that is malformed (kind %u, %u bytes): its connection is closed", id,
@@ -590,7 +584,6 @@ gf_status gf_control_events(struct gf_coordinator *c, bool *more_out)
         case GF_CHANNEL_CONNECTED: c->connection_ids[event.connection] = CONTROL_NONE; break;
         case GF_CHANNEL_FRAME: frame_take(c, &event); break;
         case GF_CHANNEL_ENDED: end_take(c, &event); break;
-        case GF_CHANNEL_REFUSED: refusal_tell(c, event.text); break;
         }
     }
     *more_out = true;

@@ -167,7 +167,8 @@ void gf_control_shown_walk(struct gf_walk *walk, struct control_shown *shown)
     static const struct gf_field fields[] = {
         GF_FIELD(control_shown, state),   GF_FIELD(control_shown, generation),
         GF_FIELD(control_shown, world),   GF_FIELD(control_shown, here),
-        GF_FIELD(control_shown, waiting), GF_FIELD(control_shown, id_count)};
+        GF_FIELD(control_shown, waiting), GF_FIELD(control_shown, refused_count),
+        GF_FIELD(control_shown, id_count)};
     bool has_error = (shown->error.code != GF_OK);
     gf_walk_fields(walk, shown, fields, COUNT(fields));
     gf_walk_bool(walk, &has_error);
@@ -176,6 +177,8 @@ void gf_control_shown_walk(struct gf_walk *walk, struct control_shown *shown)
         if (walk->get != NULL) walk->get->bad = true;
         shown->id_count = 0;
     }
+    if (shown->refused_count > 0)
+        gf_walk_text(walk, shown->refused_text, sizeof shown->refused_text);
     gf_walk_bytes(walk, shown->present, (shown->id_count + 7) / 8);
 }
 

@@ -204,8 +204,8 @@ struct control_waiting {
     uint32_t count;
     uint32_t awaited; /* a rank that has not closed; GF_RANK_NONE: none */
     uint32_t awaited_count;
-    char location[128]; /* where that one is */
-    char refused[128];  /* why the last one was; empty: nobody was */
+    char location[128];                     /* where that one is */
+    char refused[GF_CHANNEL_REFUSED_BYTES]; /* why the last one was; empty: nobody was */
 };
 
 /* What gf_coordinator_status() gives, and which ids are here: members of the generation and
@@ -217,7 +217,9 @@ struct control_shown {
     uint32_t here;
     uint32_t waiting;
     uint32_t id_count;
-    struct gf_error error; /* code GF_OK: none */
+    struct gf_error error;  /* code GF_OK: none */
+    uint32_t refused_count; /* processes that were refused; and why the last was */
+    char refused_text[GF_CHANNEL_REFUSED_BYTES];
     unsigned char present[GF_WORLD_MAX / 8];
 };
 

@@ -322,7 +322,6 @@ static void events_take(struct gf_member *member)
         case GF_CHANNEL_CONNECTED: connected_take(member); break;
         case GF_CHANNEL_FRAME: frame_take(member, &event); break;
         case GF_CHANNEL_ENDED: ended_take(member, &event); break;
-        case GF_CHANNEL_REFUSED: break; /* where it listens */
         }
     }
 }

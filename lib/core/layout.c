@@ -54,8 +54,7 @@ uint64_t gf_layout_staging_bytes(const struct gf_layout *layout)
 
 static bool hosts_coordinator(const struct gf_config *config)
 {
-    return (config->rendezvous.coordinator == GF_COORDINATOR_AT_RANK0) && (config->job.rank == 0) &&
-           !config->rendezvous.rejoin;
+    return (config->rendezvous.coordinator == GF_COORDINATOR_AT_RANK0) && (config->job.rank == 0);
 }
 
 struct gf_link_setup gf_layout_link(const struct gf_layout *layout, const struct gf_config *config)
@@ -122,7 +121,8 @@ struct gf_control_setup gf_layout_control_setup(const struct gf_layout *layout,
         .world = config->job.world,
         .id_count = config->job.world_max,
         .host_id = at_rank0 ? 0 : GF_RANK_NONE,
-        /* one that was started again would find its job ended with the process before it */
+        /* also as one that was started again: its job has ended with the process before it, and
+         * begins anew */
         .hosts = hosts_coordinator(config),
         .rejoins = config->rendezvous.rejoin && !layout->is_new,
         .elastic = config->job.elastic,

@@ -54,6 +54,8 @@ static int shown_print(const struct gf_channel_event *event)
     printf("here: ");
     ids_print(&shown);
     printf("\nlast fault: %s\n", (shown.error.code < 0) ? shown.error.text : "none");
+    if (shown.refused_count > 0)
+        printf("refused: %u, the last as: %s\n", shown.refused_count, shown.refused_text);
     return EXIT_SUCCESS;
 }
 
