@@ -116,6 +116,9 @@ $(BUILD)/firmware-tests/program_gpu: $(GPU_ASSERTS) $(BUILD)/libtest.a $(SWEEP_F
 FAULTY_LINK = $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(SIM_LIB) $(LIB) $(BLAS_LIBS) $(LINK_LIBS)
 $(BUILD)/firmware-tests/program_faulty_train: $(BUILD)/firmware-tests/whole/program_faulty_train.o $(BUILD)/tools/train/train_main.o $(TRAIN_OBJ) $(TRAIN_FATBIN) $(LIB) $(SIM_LIB)
 	$(FAULTY_LINK) -Wl,--wrap=gf_tensor_ready -Wl,--wrap=gf_close -Wl,--wrap=recvmsg
+# One that goes on until its test lets it end.
+$(BUILD)/firmware-tests/program_held_train: $(BUILD)/firmware-tests/control/program_held_train.o $(BUILD)/tools/train/train_main.o $(TRAIN_OBJ) $(TRAIN_FATBIN) $(LIB) $(SIM_LIB)
+	$(FAULTY_LINK) -Wl,--wrap=gf_joiners
 $(BUILD)/firmware-tests/program_ucx_faults: $(BUILD)/firmware-tests/ucx/program_ucx_faults.o $(UCX_OBJ) \
     $(BUILD)/tools/train/train_main.o $(TRAIN_OBJ) $(TRAIN_FATBIN) $(LIB) $(SIM_LIB)
 	$(FAULTY_LINK) $(UCX_FAULTS) $(UCX_APART)
@@ -146,7 +149,7 @@ check-quick: ## the suites in C that do not say "suite: slow" (a minute): what o
 
 OUTAGES = $(foreach s,1 3 8 20,$(foreach h,2x1 2x2 3x1,$h:$s))
 outage: $(BUILD)/firmware-tests/program_outage ## the network of an elastic job is gone for 1 to 20 s, RUNS=20 (an hour)
-	@RUNS=$${RUNS:-20} OUTAGES="$(OUTAGES)" BUILD=$(BUILD) sh firmware-tests/control/test_outage.sh
+	@RUNS=$${RUNS:-20} WITHIN=$${WITHIN:-5} OUTAGES="$(OUTAGES)" BUILD=$(BUILD) sh firmware-tests/control/test_outage.sh
 
 check-long: ## check, the long suites, clang, valgrind and sanitizers, the fuzz targets, a soak of 10 minutes (an hour)
 	@for target in check check-clang check-valgrind check-san; do $(MAKE) --no-print-directory $$target || exit 1; done

@@ -21,29 +21,24 @@ start() { # RANKS STEPS "GF-RUN OPTIONS"
     job_start "-n $1 --elastic ${3:-}" --batch 32 --steps "$2" --set rendezvous.join_timeout=30s \
         --set exchange.timeout=4s --set link.idle=sleep --set link.private_memory=true
 }
-# moves N: rank 0 saves so many steps more, within 20 s
-moves() {
-    from=$(step_of "$scratch/c.0")
-    for _ in $(seq 1 400); do
-        at=$(step_of "$scratch/c.0")
-        [ "${at:-0}" -lt $((${from:-0} + $1)) ] || return 0
-        kill -0 $job 2>/dev/null || { echo "it ended"; show; return 1; }
-        sleep 0.05
-    done
-    echo "no $1 steps more"; show; return 1
+# all_here RANKS: the coordinator, asked as rank 1's environment says, has all of them
+all_here() {
+    # shellcheck disable=SC2016,SC2046 # the rank's; a word each
+    env $(tr '\0' '\n' <"/proc/$(cat "$scratch/pid.1")/environ" | grep -E '^GF_(JOB|ADDRESS)=') sh -c '
+        timeout 100 "$1" --status "$GF_ADDRESS" --job "$GF_JOB"' sh "$BUILD/gf-coordinator" 2>&1 |
+        grep -q "$1 here, 0 away"
 }
 ended_with() { # RANKS
-    wait $job || { echo "exit $?"; show; return 1; }
+    job_end || { echo "exit $?"; show; return 1; }
     grep -q "ranks  *$1\$" "$scratch/log" && grep -q 'the same on all ranks' "$scratch/log" || show
 }
 nobody_was_cut() { ! grep -q 'elastic: rank\|went on without' "$scratch/log" || show; }
 
 killed() { # it is started again, takes the job over, and finds who dies then
-    start 3 3000 || return 1
+    start 3 1000 || return 1
     first=$(coordinator_of $job)
     kill -KILL "$first"
-    sleep 0.5
-    moves 100 && nobody_was_cut || return 1
+    await 60 all_here 3 && moves 10 && nobody_was_cut || return 1
     second=$(coordinator_of $job)
     [ -n "$second" ] && [ "$second" != "$first" ] || { echo "after $first comes '$second'"; return 1; }
     signal KILL 0
@@ -71,7 +66,7 @@ stopped() { # SECONDS
     return $code
 }
 stopped_while_a_rank_dies() { # a regroup waits for it, no longer than rule 6 lets it
-    start 3 3000 || return 1
+    start 3 1000 || return 1
     pid=$(coordinator_of $job)
     kill -STOP "$pid"
     signal KILL 2
@@ -84,7 +79,7 @@ unread() { # nobody reads what gf-run shows: the ranks go on without the one tha
     mkfifo "$scratch/unread" 2>/dev/null
     sleep 60 <"$scratch/unread" & reader=$!
     # shellcheck disable=SC2016 # the rank's
-    timeout 60 "$BUILD/gf-run" -n 3 --elastic sh -c 'echo $$ >"$0/pid.$GF_RANK"; head -c 300000 /dev/zero & exec "$@"' \
+    timeout 100 "$BUILD/gf-run" -n 3 --elastic sh -c 'echo $$ >"$0/pid.$GF_RANK"; head -c 300000 /dev/zero & exec "$@"' \
         "$scratch" "$BUILD/gf-train" $small --elastic --steps 1000000 --checkpoint "$scratch/c" \
         --checkpoint-every 10 --quiet --set link.idle=sleep >"$scratch/unread" 2>"$scratch/log" & job=$!
     until at=$(step_of "$scratch/c.2"); [ "${at:-0}" -gt 0 ]; do sleep 0.05; done
@@ -102,10 +97,11 @@ by_itself() {
     rm -f "$scratch"/pid.* "$scratch"/c.* "$scratch/log"
     set -- --job of.$$ --key-file "$scratch/key"
     "$BUILD/gf-coordinator" --listen 127.0.0.1:20998 --world 2 "$@" >"$scratch/told" 2>&1 & coordinator=$!
-    pids=''
+    pids='' && hold 10
     for rank in 0 1; do
+        # shellcheck disable=SC2016 # the rank's
         GF_RANK=$rank GF_WORLD=2 GF_JOB=of.$$ GF_ELASTIC=1 GF_COORDINATOR=separate GF_ADDRESS=127.0.0.1:20998 \
-            timeout 60 sh -c 'echo $$ >"$0/pid.$GF_RANK"; exec "$@"' "$scratch" "$BUILD/gf-train" $small --steps 3000 \
+            timeout 100 sh -c 'echo $$ >"$0/pid.$GF_RANK"; exec "$@"' "$scratch" "$held" $small --steps 1000 \
             --checkpoint "$scratch/c" --checkpoint-every 10 --set link.idle=sleep \
             --set rendezvous.key_file="$scratch/key" >>"$scratch/log" 2>&1 & pids="$pids $!" job=$!
     done
@@ -113,12 +109,14 @@ by_itself() {
         kill -0 $job 2>/dev/null || { echo "it ended before"; show; cat "$scratch/told"; return 1; }
         sleep 0.05
     done
-    timeout 20 "$BUILD/gf-coordinator" --status 127.0.0.1:20998 "$@" >"$scratch/status" 2>&1 ||
+    timeout 100 "$BUILD/gf-coordinator" --status 127.0.0.1:20998 "$@" >"$scratch/status" 2>&1 ||
         { cat "$scratch/status"; return 1; }
     kill -KILL $coordinator
     wait $coordinator 2>/dev/null
-    sleep 0.5
     "$BUILD/gf-coordinator" --listen 127.0.0.1:20998 --world 2 "$@" >>"$scratch/told" 2>&1 & coordinator=$!
+    await 60 grep -q 'was taken over' "$scratch/told"; code=$?
+    let_end
+    [ $code -eq 0 ] || { cat "$scratch/told"; return 1; }
     # shellcheck disable=SC2086 # a word each
     set -- $pids
     wait "$1" && wait "$2" && wait $coordinator || { echo "exit $?"; show; cat "$scratch/told"; return 1; }

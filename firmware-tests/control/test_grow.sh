@@ -7,12 +7,13 @@ set -u
 . firmware-tests/support/elastic.sh
 
 grows_and_leaves() { # TRANSPORTS LEAVER
-    job_start "-n 2 --max 3" --batch 1024 --steps 300 --set "link.private_memory=$1" --set rendezvous.join_timeout=40s \
+    job_start "-n 2 --max 3" --batch 32 --steps 1000 --set "link.private_memory=$1" --set rendezvous.join_timeout=40s \
         --set exchange.timeout=10s --set link.idle=sleep || return 1
     kill -USR1 "$(cat /proc/$job/task/$job/children)" # gf-run, below timeout
     wait_for 1 'member 2 came in as rank 2 of 3' || return 1
     signal USR1 "$2"
-    wait $job
+    wait_for 1 "rank $2 of 3 has left"
+    job_end
     code=$?
     [ $code -eq 0 ] && grep -q "rank $2 of 3 has left" "$scratch/log" && ! grep -q 'died' "$scratch/log" &&
         grep -q "ranks  *2\$" "$scratch/log" && grep -q 'the same on all ranks' "$scratch/log" && return 0

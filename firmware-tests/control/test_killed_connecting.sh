@@ -7,7 +7,7 @@ export LC_ALL=C
 KILLS=${KILLS:-90}
 rank() { # RANK PRIVATE_MEMORY
     export GF_RANK=$1 GF_WORLD=3
-    exec timeout 30 "$BUILD/gf-perf" -b 1M -e 16M -f 16 -n 2000 \
+    exec timeout 100 "$BUILD/gf-perf" -b 1M -e 16M -f 16 -n 2000 \
         --set rendezvous.join_timeout=1500ms --set exchange.timeout=2s --set "link.private_memory=$2" >"$scratch/log.$1" 2>&1
 }
 jobs_end() {

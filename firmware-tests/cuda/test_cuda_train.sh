@@ -60,8 +60,9 @@ check from_its_step grep -q "resumed at step 3" "$scratch/log"
 check to_the_same_bits_too cmp "$scratch/sparse_cuda" "$scratch/sparse_again"
 
 one_of_three_dies() {
+    hold 3
     GF_FAKE_CUDA_UNWATCHED=1 timeout 200 "$BUILD/gf-run" -n 3 --elastic sh -c 'echo $$ >"$0/pid.$GF_RANK"; exec "$@" --checkpoint "$0/e"' "$scratch" \
-        "$BUILD/gf-train" $data --model linear --batch 3 --elastic --steps 30 $cuda --checkpoint-every 3 \
+        "$held" $data --model linear --batch 3 --elastic --steps 30 $cuda --checkpoint-every 3 \
         --set link.idle=yield --set rendezvous.join_timeout=20s >"$scratch/log" 2>&1 &
     job=$!
     until at=$(step_of "$scratch/e.0"); [ "${at:-0}" -ge 3 ]; do
@@ -69,6 +70,7 @@ one_of_three_dies() {
         sleep 0.01
     done
     kill -KILL "$(cat "$scratch/pid.1")"
+    let_end
     wait $job || { cat "$scratch/log"; return 1; }
 }
 check the_others_go_on_where_one_dies one_of_three_dies

@@ -8,7 +8,7 @@ run="$BUILD/gf-run" perf="$BUILD/gf-perf"
 # served ALGORITHM RANKS ARGUMENT..: every row is by this algorithm, and no value is wrong
 served() {
     wanted=$1 ranks=$2; shift 2
-    timeout 60 "$run" -n "$ranks" "$perf" -b 4 -e 1M -f 16 -n 20 -w 1 "$@" >"$scratch/out" 2>&1 || { cat "$scratch/out"; return 1; }
+    timeout 100 "$run" -n "$ranks" "$perf" -b 4 -e 1M -f 16 -n 20 -w 1 "$@" >"$scratch/out" 2>&1 || { cat "$scratch/out"; return 1; }
     awk -v wanted="$wanted" '/^# by / { by = $3 }
         $1 ~ /^[0-9]+$/ { rows++; bad += by != wanted || $9 != 0 || $NF != 0 } END { exit !(rows >= 5 && !bad) }' \
         "$scratch/out" || { cat "$scratch/out"; return 1; }
@@ -20,7 +20,7 @@ for idle in spin yield sleep; do check "idle_$idle" served direct 2 --set link.i
 
 # Ranks that sleep are woken by flags: else each wait would last 10 ms.
 woken() {
-    timeout 60 "$run" -n 2 "$perf" -b 4 -e 4 -n 200 --set link.idle=sleep --csv "$scratch/csv" >"$scratch/out" 2>&1 || { cat "$scratch/out"; return 1; }
+    timeout 100 "$run" -n 2 "$perf" -b 4 -e 4 -n 200 --set link.idle=sleep --csv "$scratch/csv" >"$scratch/out" 2>&1 || { cat "$scratch/out"; return 1; }
     awk -F, 'NR == 2 { fast = $7 < 5000 } END { exit !fast }' "$scratch/csv" || { cat "$scratch/csv"; return 1; }
 }
 check flags_wake_who_sleeps woken
@@ -38,7 +38,7 @@ ticks() { awk '{ print $14 + $15 }' "/proc/$1/stat" 2>/dev/null || echo 100; }
 strike() {
     signal=$1 pattern=$2 limit=$3; shift 3
     rm -f "$scratch/pid"
-    timeout 60 "$run" -n 2 sh -c '[ "$GF_RANK" = 0 ] || echo $$ >"$0"; exec "$@"' "$scratch/pid" \
+    timeout 100 "$run" -n 2 sh -c '[ "$GF_RANK" = 0 ] || echo $$ >"$0"; exec "$@"' "$scratch/pid" \
         "$@" >"$scratch/out" 2>&1 &
     job=$!
     while [ ! -s "$scratch/pid" ] && kill -0 $job 2>/dev/null; do sleep 0.05; done

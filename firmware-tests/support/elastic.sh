@@ -10,12 +10,14 @@ show() { tail -n "${1:-20}" "$scratch/log"; return 1; }
 # memory PRIVATE: what link.private_memory makes of a job on one host
 memory() { if [ "$1" = true ]; then echo over_tcp; else echo in_a_node; fi; }
 
-# job_start "GF-RUN OPTIONS" GF-TRAIN OPTION..: in the background, as $job, until rank 0 has saved a step
+# job_start "GF-RUN OPTIONS" GF-TRAIN OPTION..: in the background, as $job, until rank 0 has saved a step. It is held from
+# there on: it does not come to its end before job_end.
 job_start() {
     how=$1; shift
+    hold "${every:-10}"
     rm -rf "$scratch"/pid.* "$scratch"/c.* "$scratch/log"
     # shellcheck disable=SC2016,SC2086 # $$ is the rank's; words of the options
-    timeout 200 "$BUILD/gf-run" $how sh -c 'echo $$ >"$0/pid.$GF_RANK"; exec "$@"' "$scratch" "$BUILD/gf-train" \
+    timeout 200 "$BUILD/gf-run" $how sh -c 'echo $$ >"$0/pid.$GF_RANK"; exec "$@"' "$scratch" "$held" \
         $small --elastic --checkpoint "$scratch/c" --checkpoint-every "${every:-10}" "$@" >"$scratch/log" 2>&1 &
     job=$!
     until at=$(step_of "$scratch/c.0"); [ "${at:-0}" -gt 0 ]; do
@@ -23,12 +25,21 @@ job_start() {
         sleep 0.01
     done
 }
-# wait_for N PATTERN: until the log has N lines of it; fails once the job has ended
+# wait_for N PATTERN: until the log has N lines of it; fails if the job has ended without
+has_said() { [ "$(grep -c "$2" "$scratch/log")" -ge "$1" ]; }
 wait_for() {
-    until [ "$(grep -c "$2" "$scratch/log")" -ge "$1" ]; do
-        kill -0 $job 2>/dev/null || { show; return 1; }
+    until has_said "$@"; do
+        kill -0 $job 2>/dev/null || { has_said "$@" || show; return; }
         sleep 0.01
     done
+}
+job_end() { let_end; wait $job; } # its exit code
+# moves N: rank 0 saves so many steps more, within a minute
+has_saved() { at=$(step_of "$scratch/c.0"); [ "${at:-0}" -ge $goal ] || ! kill -0 $job 2>/dev/null; }
+moves() {
+    from=$(step_of "$scratch/c.0") goal=$((${from:-0} + $1))
+    await 60 has_saved || { show; return 1; }
+    kill -0 $job 2>/dev/null || { echo "it ended"; show; }
 }
 signal() { kill "-$1" "$(cat "$scratch/pid.$2")"; } # SIGNAL RANK
 # undisturbed OPTION..: the accuracy of a job of one rank: that of any number

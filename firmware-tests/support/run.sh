@@ -1,11 +1,11 @@
 #!/bin/sh
-# run.sh SUITE..: runs cmocka programs and shell tests, JOBS (2) at a time, each under a time limit of LIMIT (300)
+# run.sh SUITE..: runs cmocka programs and shell tests, JOBS (2) at a time, each under a time limit of LIMIT (900)
 # seconds and, where this user may, in a network namespace of its own; shows what failed and the last TAIL (60) lines,
 # and closes with one line "N passed, N failed, N skipped". A suite's line has its seconds by the clock and of CPU, which
 # a busy machine changes less. A suite whose source says "suite: alone" depends on time and runs when the others have
 # ended. $BUILD/logs/ keeps what each one printed. A suite that crashes, hangs or counts nothing is a failure.
 set -u
-BUILD=${BUILD:-build} LIMIT=${LIMIT:-300} TAIL=${TAIL:-60} WRAP=${WRAP:-} NETNS=${NETNS-}
+BUILD=${BUILD:-build} LIMIT=${LIMIT:-900} TAIL=${TAIL:-60} WRAP=${WRAP:-} NETNS=${NETNS-}
 export BUILD LIMIT TAIL WRAP NETNS
 logs=$BUILD/logs
 name_of() { basename "$1"; }

@@ -16,7 +16,8 @@
  *         where the processes listen.
  *     program_strangers flood RATE SECONDS JOB WORLD [PID..]
  *         RATE connections a second, to the ports of these processes in turn, each with a hello
- *         that is right in all but the proof of the key. Prints how many it made. Without a PID
+ *         that is right in all but the proof of the key, for so long or until SIGTERM. Prints
+ *         "floods" once there are 256, and at its end how many it made. Without a PID
  *         the flood goes to a child of its own, which accepts, reads and closes: that shows what
  *         a flood beside the job costs.
  *     program_strangers hold PID
@@ -41,6 +42,7 @@
 #define PORTS_MAX 64u
 #define RANGES_MAX 400u
 #define OPEN_MAX 512u
+#define FLOOD_OPEN 256u
 
 struct target {
     const char *pid;
@@ -254,8 +256,17 @@ static uint16_t sink_begin(void)
     exit(0);
 }
 
+static volatile sig_atomic_t flood_ends;
+
+static void flood_end(int number)
+{
+    (void)number;
+    flood_ends = 1;
+}
+
 static int flood(char **arguments)
 {
+    const struct sigaction end = {.sa_handler = flood_end};
     unsigned char hello[STRANGER_HELLO_BYTES];
     double rate = strtod(arguments[0], NULL);
     double seconds = strtod(arguments[1], NULL);
@@ -269,14 +280,16 @@ static int flood(char **arguments)
             (struct stranger_port){.ip = "127.0.0.1", .port = sink_begin()};
     }
     if ((target_count == 0) || (world < 2)) return 3;
-    for (double passed; (passed = seconds_now(CLOCK_MONOTONIC) - began) < seconds;) {
+    (void)sigaction(SIGTERM, &end, NULL);
+    for (double passed;
+         !flood_ends && ((passed = seconds_now(CLOCK_MONOTONIC) - began) < seconds);) {
         if ((double)made >= passed * rate) {
             (void)nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
             continue;
         }
         const struct stranger_port *port = &targets[made % target_count].port;
         struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(port->port)};
-        int fd = *kept_open(made, 256) =
+        int fd = *kept_open(made, FLOOD_OPEN) =
             socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         stranger_hello(hello, job, 1 + (uint32_t)(made / target_count) % (world - 1), world, 1);
         (void)inet_pton(AF_INET, port->ip, &at.sin_addr);
@@ -284,6 +297,10 @@ static int flood(char **arguments)
         (void)connect(fd, (struct sockaddr *)&at, sizeof at);
         (void)send(fd, hello, sizeof hello, MSG_NOSIGNAL | MSG_DONTWAIT);
         made++;
+        if (made == FLOOD_OPEN) {
+            printf("floods\n");
+            (void)fflush(stdout);
+        }
     }
     printf("made %llu in %.1f s of a core\n", (unsigned long long)made,
            seconds_now(CLOCK_PROCESS_CPUTIME_ID));

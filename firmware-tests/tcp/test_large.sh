@@ -24,8 +24,8 @@ jumbo() { # BYTES
     done
 }
 { net_config; echo 'exchange = { timeout = "1500 ms"; };'; } >"$scratch/one.cfg"
-perf() { net_run 20 "$BUILD/gf-perf" --config "$scratch/$1.cfg" -b "$2" -e "$2" -n "$3" -w 1 >"$scratch/out" 2>&1; }
-preflight() { net_run 30 "$BUILD/gf-check" "$scratch/$1.cfg" --preflight --deadline 2 >"$scratch/out" 2>&1; }
+perf() { net_run 100 "$BUILD/gf-perf" --config "$scratch/$1.cfg" -b "$2" -e "$2" -n "$3" -w 1 >"$scratch/out" 2>&1; }
+preflight() { net_run 100 "$BUILD/gf-check" "$scratch/$1.cfg" --preflight --deadline 2 >"$scratch/out" 2>&1; }
 sent() { ip netns exec "$net_prefix-0" cat "/sys/class/net/$1/statistics/tx_bytes"; }
 
 # ---- an MTU that the network does not have ----

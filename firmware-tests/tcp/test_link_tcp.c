@@ -193,11 +193,11 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
-/* Its answer, at the latest after ten seconds without. */
+/* Its answer, at the latest after a minute without. */
 static gf_status ended(uint32_t at, uint32_t req)
 {
     for (uint64_t since_ns = now_ns();
-         (answer(at, req) == GF_AGAIN) && (now_ns() - since_ns < UINT64_C(10000000000));)
+         (answer(at, req) == GF_AGAIN) && (now_ns() - since_ns < UINT64_C(60000000000));)
         progress_all();
     return answer(at, req);
 }
@@ -1344,7 +1344,7 @@ static void plan_run(uint64_t seed)
                 left--;
             }
         }
-        if (now_ns() - since_ns > UINT64_C(5000000000))
+        if (now_ns() - since_ns > UINT64_C(60000000000))
             fail_msg("seed %llu stands still", (unsigned long long)seed);
     }
     for (uint32_t i = 0; i < count; i++) {

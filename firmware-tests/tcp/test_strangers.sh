@@ -5,7 +5,7 @@
 . firmware-tests/support/shell.sh
 . firmware-tests/support/net.sh
 export OPENBLAS_NUM_THREADS=1 LC_ALL=C
-attack="$BUILD/firmware-tests/program_strangers attack" steps=4000
+attack="$BUILD/firmware-tests/program_strangers attack" steps=1000
 head -c 32 /dev/urandom >"$scratch/key"
 chmod 600 "$scratch/key"
 weights() { sed -n 's/^.*\(weights .*, the same on all ranks\).*$/\1/p' "$1"; }
@@ -27,15 +27,16 @@ coordinator() { # a child of gf-run, which is a child of timeout
     done
 }
 ended() { # the job, with the weights of file $1
+    let_end
     wait $job || { tail -n 20 "$scratch/log"; return 1; }
     [ -n "$(weights "$1")" ] && [ "$(weights "$1")" = "$(weights "$scratch/log")" ] ||
         { echo "weights differ: $(weights "$1") and $(weights "$scratch/log")"; return 1; }
 }
-clear_job() { rm -rf "$scratch"/pid.* "$scratch"/c.* "$scratch/log"; }
+clear_job() { hold 100; rm -rf "$scratch"/pid.* "$scratch"/c.* "$scratch/log"; } # for a job that is held
 
 local_job() {
     clear_job
-    timeout 120 "$BUILD/gf-run" -n 3 sh -c "$rank" "$scratch" "$BUILD/gf-train" $small --steps $steps \
+    timeout 120 "$BUILD/gf-run" -n 3 sh -c "$rank" "$scratch" "$held" $small --steps $steps \
         --checkpoint "$scratch/c" --checkpoint-every 100 >"$scratch/log" 2>&1 &
     job=$!
 }
@@ -43,6 +44,7 @@ one_name() { # of its coordinator, and no port
     local_job
     # shellcheck disable=SC2046
     pid=$(pids 3) && $attack 0 $pid $(coordinator) >"$scratch/out"
+    let_end
     wait $job && cp "$scratch/log" "$scratch/local" || { cat "$scratch/log"; return 1; }
     [ "$(grep -c ' @gradientflow-' "$scratch/out")" -eq 1 ] && ! grep -q ' [0-9.]*:[0-9]' "$scratch/out" ||
         { cat "$scratch/out"; return 1; }
@@ -68,7 +70,7 @@ printf 'rendezvous = { address = "%s:7117"; key_file = "%s"; };\nlink = { device
     "$(net_address 0)" "$scratch/key" >"$scratch/net.cfg"
 net_job() {
     clear_job
-    net_run 120 sh -c "$rank" "$scratch" "$BUILD/gf-train" --config "$scratch/net.cfg" $small --steps $steps \
+    net_run 120 sh -c "$rank" "$scratch" "$held" --config "$scratch/net.cfg" $small --steps $steps \
         --checkpoint "$scratch/c" --checkpoint-every 100 >"$scratch/log" 2>&1 &
     job=$!
 }
@@ -76,7 +78,7 @@ routed_job() { # of one node, whose address others reach
     clear_job
     {
         for i in 0 1 2; do
-            GF_RANK=$i GF_WORLD=3 timeout 120 ip netns exec "gf$$-0" sh -c "$rank" "$scratch" "$BUILD/gf-train" \
+            GF_RANK=$i GF_WORLD=3 timeout 120 ip netns exec "gf$$-0" sh -c "$rank" "$scratch" "$held" \
                 --config "$scratch/routed.cfg" $small --steps $steps --checkpoint "$scratch/c" \
                 --checkpoint-every 100 &
         done
@@ -103,6 +105,7 @@ net_attack() { # namespace
 sed 's/^link.*//' "$scratch/net.cfg" >"$scratch/routed.cfg"
 check one_node_with_a_routable_address_listens_for_its_control_channel_alone routed_listeners
 net_job
+let_end
 wait $job
 cp "$scratch/log" "$scratch/quiet"
 check strangers_of_the_network_change_nothing net_attack "gf$$-sw"

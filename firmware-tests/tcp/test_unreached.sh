@@ -36,7 +36,7 @@ start() { # NAME COMMAND..: on both; the exit codes and what was said go to $scr
     for end in a b; do
         [ $end = a ] && rank=0 || rank=1
         (export GF_RANK=$rank GF_WORLD=2 GF_JOB=9
-            timeout -k 5 50 ip netns exec "$name_.$end" "$@" >"$scratch/$name_.$end" 2>&1
+            timeout -k 5 100 ip netns exec "$name_.$end" "$@" >"$scratch/$name_.$end" 2>&1
             echo $? >"$scratch/$name_.$end.code") &
     done
 }

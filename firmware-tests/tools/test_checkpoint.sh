@@ -4,7 +4,7 @@
 set -u
 . firmware-tests/support/shell.sh
 export LC_ALL=C OPENBLAS_NUM_THREADS=1
-steps=250 model=linear batch=1024 # steps that last, to be killed between
+steps=250 model=linear batch=1024
 trainer="$BUILD/gf-train --data $images"
 file=$scratch/c
 sparse="--set sparse.enabled=true --set sparse.chunk_elems=64 --set sparse.warmup_steps=10 --set sparse.ramp_steps=20"
@@ -39,8 +39,9 @@ equal() { # STEP: resumed there, 2 ranks end where the uninterrupted run ended
 killed() {
     rm -f "$scratch"/pid.*
     from=$(step_of "$file.0")
+    hold "$2"
     sh -c 'echo $$ >"$1.run"; shift; exec "$@"' sh "$scratch/pid" "$BUILD/gf-run" -n 2 \
-        sh -c 'echo $$ >"$0.$GF_RANK"; exec "$@"' "$scratch/pid" $trainer --model linear --batch $batch --steps $steps \
+        sh -c 'echo $$ >"$0.$GF_RANK"; exec "$@"' "$scratch/pid" "$held" --data "$images" --model linear --batch $batch --steps $steps \
         $sparse --set sparse.momentum=local --checkpoint "$file" --checkpoint-every 7 $resumes >"$scratch/log" 2>&1 &
     job=$!
     until at=$(step_of "$file.0") && other=$(step_of "$file.1"); # a first save that one rank lacks is none
@@ -151,9 +152,11 @@ limited() { (ulimit -f 32 && longer) && no_save ": write: File too large"; }
 check saves_over_the_limit_of_file_sizes_fail_and_training_goes_on limited
 gone() { # while it is being written it is a file
     rm -f "$scratch/log"
-    longer & job=$!
+    hold
+    trainer="$held --data $images" longer & job=$!
     until grep -qs "resumed at" "$scratch/log"; do kill -0 $job || return 1; sleep 0.01; done
     mkdir "$file.1.part"
+    let_end
     wait $job && no_save ".part: open: is a directory; allowed is a regular file"
 }
 check a_rank_whose_place_is_gone_lets_training_go_on gone

@@ -19,6 +19,8 @@ check() {
 code() { timeout -k 1 "$@" >"$work/out" 2>"$work/err"; echo $?; }
 # The processes of a list that are there and no zombies
 living() { ps -o stat= -p "$1" | grep -v Z; }
+# Within 60 s the processes of the list are gone
+gone() { for _ in $(seq 3000); do [ -n "$(living "$1")" ] || return; sleep 0.02; done; }
 one_line() { sort | tr '\n' '|'; }
 
 if [ ! -x "$run" ]; then echo "not ok gf_run_is_built: $run is missing"; exit 1; fi
@@ -41,7 +43,7 @@ check and_that_the_others_go_on "separate/1|separate/1|" "$("$run" -n 2 --merge 
 # A gf-run on each of two nodes.
 node() { # NODE OPTION..
     node_=$1; shift
-    timeout 20 "$run" -n 2 --merge --elastic --nodes 2 --node-rank "$node_" "$@" \
+    timeout 100 "$run" -n 2 --merge --elastic --nodes 2 --node-rank "$node_" "$@" \
         sh -c 'echo $GF_RANK/$GF_LOCAL_RANK/$GF_WORLD/$GF_JOB/$GF_ADDRESS' 2>&1
 }
 at=127.0.0.1:$port
@@ -59,22 +61,23 @@ check an_address_that_others_reach_wants_a_key 2 \
 check and_one_that_is_not_here_is_named 1 \
     "$(code 5 "$run" -n 2 --nodes 2 --job 7 --insecure --listen 192.0.2.1:7117 true)"
 check and_why_it_cannot_be 1 "$(grep -c 'the coordinator cannot start: .*192.0.2.1' "$work/err")"
-left='if [ $GF_RANK = 0 ]; then sleep 30 & echo $! >"$1"; exit 3; fi
-    for i in $(seq 250); do
+left='if [ $GF_RANK = 0 ]; then sleep 100 & echo $! >"$1"; exit 3; fi
+    for i in $(seq 3000); do
         case $(cut -d" " -f3 "/proc/$(cat "$1")/stat" 2>/dev/null) in ""|Z) echo gone; exit ;; esac; sleep 0.02
     done'
 check who_has_failed_has_left_nobody gone \
-    "$(timeout 20 "$run" -n 2 --merge --elastic sh -c "$left" sh "$work/left" 2>/dev/null)"
+    "$(timeout 80 "$run" -n 2 --merge --elastic sh -c "$left" sh "$work/left" 2>/dev/null)"
 # gf-run gets no more descriptors; poll() takes as many as it has
-fails='if [ $GF_RANK = 1 ]; then prlimit --nofile=4:4 --pid $PPID; exit 3; fi; sleep 0.5; echo on'
+fails='if [ $GF_RANK = 1 ]; then prlimit --nofile=4:4 --pid $PPID; exit 3; fi
+    until grep -q "cannot start" "$0"; do sleep 0.02; done; echo on'
 check who_could_not_be_started_again_has_ended on \
-    "$(timeout 20 "$run" -n 2 --merge --restart 1 sh -c "$fails" 2>"$work/err")"
+    "$(timeout 100 "$run" -n 2 --merge --restart 1 sh -c "$fails" "$work/err" 2>"$work/err")"
 check and_why_is_said 1 "$(grep -c 'cannot start sh as rank 1: Too many open files' "$work/err")"
 
 # The coordinator is a child beside the ranks: it is there before them, comes again, and leaves with gf-run.
 of_run='of() { for p in $(cat /proc/$PPID/task/$PPID/children); do
         [ "$(cat /proc/$p/comm)" != gf-coordinator ] || echo $p; done; }'
-again='first=$(of); kill -9 $first; for i in $(seq 100); do
+again='first=$(of); kill -9 $first; for i in $(seq 3000); do
         second=$(of); [ -z "$second" ] || [ "$second" = "$first" ] || { echo again; exit; }; sleep 0.02; done'
 check the_coordinator_is_there_before_a_rank 1 "$("$run" -n 1 sh -c "$of_run; of" | wc -l)"
 check and_is_started_again again "$("$run" -n 1 sh -c "$of_run; $again" 2>"$work/err")"
@@ -82,20 +85,21 @@ check and_its_end_is_said 1 "$(grep -c 'the coordinator was ended by SIGKILL, an
 child=$("$run" -n 1 sh -c "$of_run; of")
 check it_leaves_with_gf_run "" "$(living "$child")"
 "$run" -n 1 sh -c "$of_run; of >\"\$0\"; kill -9 \$PPID" "$work/child" 2>/dev/null
-for _ in $(seq 1 100); do [ -n "$(living "$(cat "$work/child")")" ] || break; sleep 0.02; done
+gone "$(cat "$work/child")"
 check and_with_a_gf_run_that_is_killed "" "$(living "$(cat "$work/child")")"
 
 # What gf-run says where a rank says nothing itself.
-timeout 20 "$run" -n 2 --restart 2 sh -c '[ $GF_RANK = 0 ] && exec sleep 1; kill -SEGV $$' >"$work/out" 2>"$work/err"
+timeout 100 "$run" -n 2 --restart 2 sh -c '[ $GF_RANK = 0 ] || kill -SEGV $$
+    until [ "$(grep -c "ended by SIGSEGV" "$0")" -ge 3 ]; do sleep 0.02; done' "$work/err" >"$work/out" 2>"$work/err"
 check a_rank_that_a_signal_ends_is_named 3 "$(grep -c '^gf-run: rank 1 was ended by SIGSEGV (signal 11)' "$work/err")"
 check and_that_it_is_started_again \
     "gf-run: rank 1 is started again: try 2 of 3|gf-run: rank 1 is started again: try 3 of 3|" \
     "$(grep 'is started again' "$work/err" | one_line)"
-timeout 20 "$run" -n 2 sh -c '[ $GF_RANK = 0 ] && exit 3; exec sleep 20' >"$work/out" 2>"$work/err"
+timeout 100 "$run" -n 2 sh -c '[ $GF_RANK = 0 ] && exit 3; exec sleep 60' >"$work/out" 2>"$work/err"
 check who_is_ended_by_gf_run_is_no_news 0 "$(grep -c 'was ended by' "$work/err")"
 # Nobody is left whom one that is started again could join: it is not left waiting for that.
 # shellcheck disable=SC2016
-timeout 30 "$run" -n 3 --restart 2 sh -c 'echo $$ >"$1.$GF_RANK"; exec sleep 20' sh "$work/all" \
+timeout 90 "$run" -n 3 --restart 2 sh -c 'echo $$ >"$1.$GF_RANK"; exec sleep 60' sh "$work/all" \
     >"$work/out" 2>"$work/err" & job=$!
 until [ -s "$work/all.0" ] && [ -s "$work/all.1" ] && [ -s "$work/all.2" ]; do sleep 0.05; done
 # shellcheck disable=SC2046
@@ -108,7 +112,7 @@ check nodes_do_not_grow 2 "$(code 5 "$run" -n 2 --nodes 2 --job 9 --listen 127.0
 
 check only_rank_0_is_not_prefixed "[1] a|a|" "$("$run" -n 2 echo a | one_line)"
 check ranks_that_may_come_take_no_descriptors "[1] a|a|" \
-    "$( (ulimit -n 64; timeout 20 "$run" -n 2 --max 100 echo a) | one_line)"
+    "$( (ulimit -n 64; timeout 100 "$run" -n 2 --max 100 echo a) | one_line)"
 check stderr_is_prefixed "[0] a|[1] a|" "$("$run" -n 2 sh -c 'echo a >&2' 2>&1 >/dev/null | one_line)"
 check merge_adds_nothing "a|a|" "$("$run" -n 2 --merge echo a | one_line)"
 check partial_last_line_is_shown "[1] end" "$("$run" -n 2 sh -c '[ $GF_RANK = 0 ] || printf end')"
@@ -145,7 +149,9 @@ check signal_is_128_and_number 137 "$(code 10 "$run" -n 2 sh -c '[ $GF_RANK != 1
 check failure_ends_the_others 3 "$(code 20 "$run" -n 3 sh -c '[ $GF_RANK != 2 ] || exit 3; sleep 600')"
 check who_ignores_term_is_killed 3 \
     "$(code 20 "$run" -n 2 sh -c '[ $GF_RANK != 1 ] || exit 3; trap "" TERM; while :; do sleep 1; done')"
-check last_words_are_shown "[1] saw it" "$("$run" -n 2 sh -c '[ $GF_RANK != 0 ] || exit 3; sleep 0.3; echo saw it')"
+# A process that has ended has no program any more.
+check last_words_are_shown "[1] saw it" "$("$run" -n 2 sh -c '[ $GF_RANK != 0 ] || { echo $$ >"$0"; exit 3; }
+    until [ -s "$0" ] && [ ! -e "/proc/$(cat "$0")/exe" ]; do :; done; echo saw it' "$work/first")"
 "$run" -n 1 sh -c 'sleep 600 & echo $! >"$0"' "$work/left"
 check what_ranks_left_behind_ends "" "$(living "$(cat "$work/left")")"
 
@@ -172,7 +178,7 @@ for signal in INT TERM QUIT KILL; do
     pids="$(cat "$work/pid.0"),$(cat "$work/pid.1")"
     { kill -s "$signal" "$job"; wait "$job"; found=$?; } 2>/dev/null
     check "signal_${signal}_is_the_exit_code" $((128 + $(kill -l "$signal"))) "$found"
-    for _ in $(seq 1 100); do [ -n "$(living "$pids")" ] || break; sleep 0.02; done
+    gone "$pids"
     check "signal_${signal}_leaves_nobody" "" "$(living "$pids")"
 done
 # Started by whoever blocks signals, as a program does that has a thread for its own: gf-run is
@@ -184,10 +190,10 @@ if env --block-signal=TERM true 2>/dev/null; then
     job=$!
     until [ -s "$work/pid.0" ] && [ -s "$work/pid.1" ]; do sleep 0.02; done
     pids="$(cat "$work/pid.0"),$(cat "$work/pid.1")"
-    { kill -TERM $job; timeout 5 tail --pid=$job -f /dev/null; kill -9 $job; wait $job
+    { kill -TERM $job; timeout 100 tail --pid=$job -f /dev/null; kill -9 $job; wait $job
       found=$?; } 2>/dev/null
     check a_blocked_signal_ends_it_too 143 "$found"
-    for _ in $(seq 1 100); do [ -n "$(living "$pids")" ] || break; sleep 0.02; done
+    gone "$pids"
     check and_its_ranks "" "$(living "$pids")"
     check ranks_inherit_what_it_does_not_need 0000000000000800 \
         "$(env --block-signal=TERM,USR1,CHLD,USR2 "$run" -n 1 \

@@ -10,7 +10,7 @@ small="-b 4 -e 40000 -f 100 -n 3 -w 1"
 
 # quiet COMMAND..: its output is in $scratch/out, and shown where it fails
 quiet() { "$@" >"$scratch/out" 2>&1 || { cat "$scratch/out"; return 1; }; }
-measured() { quiet timeout -k 5 60 "$run" -n 2 "$perf" "$@"; } # 2 ranks end well
+measured() { quiet timeout -k 5 100 "$run" -n 2 "$perf" "$@"; } # 2 ranks end well
 number='[0-9]+(\.[0-9]+)?'
 # A row of the JSON file, to the letter
 row_of() {
@@ -59,7 +59,7 @@ done
 check memory_of_the_program_is_right measured -b 1000 -e 1000000 -f 1000 -n 3 --memory program --json "$scratch/json"
 check memory_of_the_program_is_staged has_row allreduce float 1000000 250000 direct
 check three_ranks_and_a_size_that_no_rank_can_share \
-    sh -c "timeout 60 '$run' -n 3 '$perf' -b 4 -e 100 -f 5 -n 3 --algorithm ring >/dev/null"
+    sh -c "timeout 100 '$run' -n 3 '$perf' -b 4 -e 100 -f 5 -n 3 --algorithm ring >/dev/null"
 
 # ---- files ----
 check csv_and_json_together measured $small --json "$scratch/json" --csv "$scratch/csv"
@@ -112,7 +112,7 @@ refused a_rank_that_never_comes_is_a_timeout "cannot open: GF_ERR_TIMEOUT" \
     env GF_RANK=0 GF_WORLD=2 GF_ADDRESS=127.0.0.1:7973 "$perf" --set rendezvous.join_timeout=300ms
 # A failure stands once, of the library's log and of what the program itself says together.
 once() {
-    [ "$(timeout 60 env GF_RANK=1 GF_WORLD=2 GF_ADDRESS=127.0.0.1:7974 "$@" 2>&1 | grep -c 'cannot be reached, for')" = 1 ]
+    [ "$(timeout 100 env GF_RANK=1 GF_WORLD=2 GF_ADDRESS=127.0.0.1:7974 "$@" 2>&1 | grep -c 'cannot be reached, for')" = 1 ]
 }
 check a_failure_stands_once once "$perf" --set rendezvous.join_timeout=300ms
 check nor_does_gf_train_repeat_it once "$BUILD/gf-train" --set rendezvous.join_timeout=300ms
@@ -164,7 +164,7 @@ refused ranks_with_other_sizes "user_bytes" "$run" -n 2 sh -c \
 
 # ---- limits for auto ----
 check tune_measures measured --tune "$scratch/limits.cfg" -b 64 -e 16K -f 4 --seconds 0.02
-check its_file_is_a_configuration sh -c "timeout 20 '$BUILD/gf-check' '$scratch/limits.cfg' >'$scratch/checked'"
+check its_file_is_a_configuration sh -c "timeout 100 '$BUILD/gf-check' '$scratch/limits.cfg' >'$scratch/checked'"
 limit_of() { sed -n "s/^ *$1 = \"\([0-9]*\) B\";/\1/p" "$scratch/limits.cfg"; }
 doubling=$(limit_of doubling_max_bytes) halving=$(limit_of halving_max_bytes)
 check limits_are_in_order [ "${doubling:-9}" -ge 1 -a "${halving:-0}" -ge "${doubling:-9}" ]
@@ -196,7 +196,7 @@ else skip a_model_of_any_name "there is no python3"; fi
 check model_on_a_16_bit_wire measured --model "$scratch/model.cfg" -n 2 --set exchange.wire=fp16 --json "$scratch/json"
 check its_type_is_the_wires has_row step half 844132 211033 direct
 check model_of_each_algorithm sh -c "for a in ring doubling tree server direct; do
-    timeout 60 '$run' -n 2 '$perf' --model '$scratch/model.cfg' -n 2 --algorithm \$a >/dev/null || exit 1; done"
+    timeout 100 '$run' -n 2 '$perf' --model '$scratch/model.cfg' -n 2 --algorithm \$a >/dev/null || exit 1; done"
 check sparse_model_without_a_check measured --model config/models/nin.cfg -n 2 -c 0 --set sparse.enabled=true
 printf 'tensors = ( { name = "a"; shape = [400, 1000]; type = "bf16"; } );\n' >"$scratch/bf16.cfg"
 check sparse_model_of_16_bits measured --model "$scratch/bf16.cfg" -n 2 -c 0 --set sparse.enabled=true
@@ -206,7 +206,7 @@ check model_with_an_optimizer measured --model "$scratch/model.cfg" -n 2 --confi
 
 # ---- other launchers and hosts ----
 if command -v mpirun.openmpi >/dev/null; then
-    check under_open_mpi quiet timeout 60 mpirun.openmpi --allow-run-as-root --oversubscribe -n 2 \
+    check under_open_mpi quiet timeout 100 mpirun.openmpi --allow-run-as-root --oversubscribe -n 2 \
         -x GF_ADDRESS=127.0.0.1:7974 "$perf" -b 4 -e 4 -n 2
 else
     skip under_open_mpi "mpirun.openmpi is not installed"
@@ -214,5 +214,5 @@ fi
 . firmware-tests/support/net.sh
 net_suite in_network_namespaces 2
 net_config >"$scratch/net.cfg"
-check in_network_namespaces quiet net_run 60 "$perf" --config "$scratch/net.cfg" -b 4 -e 40000 -f 100 -n 3 -d half
+check in_network_namespaces quiet net_run 100 "$perf" --config "$scratch/net.cfg" -b 4 -e 40000 -f 100 -n 3 -d half
 finish

@@ -111,7 +111,7 @@ check progress_is_said_where_asked_for grep -q '2 of 2 rows, about 0:00 left' "$
 $plan $small --gpus 2,4 --modes lazy >/dev/null 2>"$scratch/progress"
 check and_not_to_a_file [ ! -s "$scratch/progress" ]
 
-unread() { { timeout 20 $plan "$@"; echo $? >"$scratch/code"; } 2>/dev/null | true; same 1 "$(cat "$scratch/code")"; }
+unread() { { timeout 100 $plan "$@"; echo $? >"$scratch/code"; } 2>/dev/null | true; same 1 "$(cat "$scratch/code")"; }
 check a_table_that_nobody_reads_ends unread --all --cache "$scratch/unread"
 
 # ---- advice ----
@@ -126,7 +126,7 @@ check advice_is_a_valid_configuration sh -c "$BUILD/gf-check $scratch/best.cfg >
 check advice_on_sparse_steps_is_valid sh -c "$plan --model config/models/nin.cfg --cluster $scratch/cluster.cfg --set \"network_bandwidth = 2e6\" --advise --gpus 4 --write $scratch/sparse.cfg >/dev/null && grep -q keep_share $scratch/sparse.cfg && $BUILD/gf-check $scratch/sparse.cfg >/dev/null"
 check fully_connected_layers_may_be_split sh -c "grep -Eq '^  fc +[0-9.]+ +[0-9.]+ +model' $scratch/advice"
 check convolutions_stay_data_parallel sh -c "grep -Eq '^  conv +[0-9.]+ +[0-9.]+ +data' $scratch/advice"
-advised() { timeout 30 $plan $h200 $lm --advise --gpus 4 --set "gpu_memory = $1"; }
+advised() { timeout 100 $plan $h200 $lm --advise --gpus 4 --set "gpu_memory = $1"; }
 advised 17e6 >"$scratch/advised" 2>"$scratch/err"
 check what_does_not_fit_is_not_advised grep -q 'keep 0.500  *does not fit' "$scratch/advised"
 refused no_advice_where_nothing_fits 'GB too much' $plan $h200 $lm --advise --gpus 4 --set 'gpu_memory = 1e6'

@@ -212,9 +212,9 @@ else skip "address_without_a_way" "needs a network namespace"; fi
 
 # ---- a port that is taken: by a preflight that waits for a rank that never comes ----
 file open.cfg "rendezvous = { address = \"127.0.0.1:$port\"; insecure = true; };"
-GF_RANK=0 GF_WORLD=2 "$gf_check" "$scratch/open.cfg" --preflight --deadline 60 >"$scratch/holder" 2>&1 &
+GF_RANK=0 GF_WORLD=2 "$gf_check" "$scratch/open.cfg" --preflight --deadline 100 >"$scratch/holder" 2>&1 &
 holder=$!
-for _ in $(seq 200); do grep -q '^ok *control' "$scratch/holder" && break; sleep 0.05; done
+await 60 grep -q '^ok *control' "$scratch/holder"
 check "a_control_port_that_is_taken" exits 1 "$gf_check" "$scratch/open.cfg" --preflight
 check "it_is_named" said fail control "127.0.0.1:$port: bind failed: Address already in use"
 alone taken_ports warn ports "rendezvous.ports $port-$port: 0 of 1 free, 2 needed" \

@@ -6,7 +6,7 @@ printf 'exchange = { wire = "fp64"; };\n' >"$scratch_config"
 # ends CODE NAME COMMAND..: by itself, with this code; 1 and 2 with a line on stderr and none on stdout
 ends() {
     code_=$1 name_=$2; shift 2
-    timeout -k 5 20 "$@" >"$scratch/out" 2>"$scratch/err"; got_=$?
+    timeout -k 5 100 "$@" >"$scratch/out" 2>"$scratch/err"; got_=$?
     if [ $got_ -ne "$code_" ]; then not_ok "$name_" "exit $got_, not $code_: $(tail -n 1 "$scratch/err")"
     elif [ "$code_" -ne 0 ] && [ ! -s "$scratch/err" ]; then not_ok "$name_" "says nothing on stderr"
     elif [ "$code_" -eq 2 ] && [ -s "$scratch/out" ]; then not_ok "$name_" "says something on stdout"
@@ -41,7 +41,7 @@ for path in "$BUILD"/gf-*; do
     *) not_ok "$tool" "has no row here" ;;
     esac
     if [ "$tool" = gf-run ]; then
-        timeout 20 "$path" "$@" >"$scratch/out" 2>&1
+        timeout 100 "$path" "$@" >"$scratch/out" 2>&1
         check gf-run_a_program_that_fails [ $? -eq 1 ]
     else ends 1 "${tool}_a_file_that_is_not_there" "$path" "$@"
     fi

@@ -51,7 +51,7 @@ ended() {
 ranks 3 elastic 60 -- --elastic
 check "of_three_ranks_two_go_on_with_the_same_moments" ended 2
 rm -rf "$scratch/elastic"
-ranks 2 elastic 300 -- --restart 1
+ranks 2 elastic 40 -- --restart 1
 check "a_rank_that_is_started_again_has_the_others_moments" ended 2
 check "it_came_in" said 'came in True'
 

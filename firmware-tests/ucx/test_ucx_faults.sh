@@ -15,7 +15,7 @@ train="$BUILD/firmware-tests/program_ucx_faults --model linear --data $scratch/d
 weights() { sed -n 's/^.*\(weights .*, the same on all ranks\).*$/\1/p' "$1"; }
 job() { # CALL:RANK
     for rank in 0 1; do
-        GF_UCX_FAIL=$1 GF_RANK=$rank GF_WORLD=2 timeout 30 $train >"$scratch/log.$rank" 2>&1 &
+        GF_UCX_FAIL=$1 GF_RANK=$rank GF_WORLD=2 timeout 100 $train >"$scratch/log.$rank" 2>&1 &
         eval "pid$rank=$!"
     done
     wait $pid0; code0=$?

@@ -64,7 +64,7 @@ check "one_that_fails" same "2 passed, 1 failed, 0 skipped: 1" "$(told 'echo ok 
 check "one_that_exits" same "2 passed, 1 failed, 0 skipped: 1" "$(told 'echo ok this; exit 3')"
 check "one_that_crashes" same "2 passed, 1 failed, 0 skipped: 1" "$(told 'echo ok this; kill -SEGV $$')"
 check "one_that_is_killed" same "2 passed, 1 failed, 0 skipped: 1" "$(told 'echo ok this; kill -KILL $$')"
-check "one_that_hangs" same "2 passed, 1 failed, 0 skipped: 1" "$(told 'echo ok this; exec sleep 20' 1)"
+check "one_that_hangs" same "2 passed, 1 failed, 0 skipped: 1" "$(told 'echo ok this; exec sleep 60' 3)"
 check "one_that_says_nothing" same "1 passed, 1 failed, 0 skipped: 1" "$(told :)"
 check "one_whose_count_the_disk_has_no_room_for" same "1 passed, 1 failed, 0 skipped: 1" \
     "$(told "echo ok this; ln -s /dev/null $scratch/logs/suite.sh.count")"

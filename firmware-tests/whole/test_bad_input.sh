@@ -3,7 +3,7 @@
 # die: test_direct.sh, test_elastic.sh, the lab.
 . firmware-tests/support/shell.sh
 run="$BUILD/gf-run" train="$BUILD/gf-train $small --steps 20"
-valid() { timeout -k 5 20 "$@" >"$scratch/out" 2>&1; }
+valid() { timeout -k 5 100 "$@" >"$scratch/out" 2>&1; }
 
 # ---- configuration files ----
 : >"$scratch/empty"
@@ -80,12 +80,12 @@ refused "rank_0_that_never_starts" "error: rank 1: .*127.0.0.1" "$run" -n 1 sh -
     "GF_RANK=1 GF_WORLD=2 exec $train $beside"
 # The first job holds its name for as long as its second rank is missing.
 "$run" -n 1 sh -c "echo \$GF_ADDRESS >$scratch/address.part; mv $scratch/address.part $scratch/address
-    GF_WORLD=2 exec $train --set job.id=4711 --set rendezvous.join_timeout=10s" >/dev/null 2>&1 &
+    GF_WORLD=2 exec $train --set job.id=4711 --set rendezvous.join_timeout=100s" >/dev/null 2>&1 &
 holder=$!
 name_held() {
     [ -s "$scratch/address" ] && grep -q "@gradientflow-$(cat "$scratch/address")-4711$" /proc/net/unix
 }
-for _ in $(seq 100); do name_held && break; sleep 0.05; done
+await 60 name_held
 refused "an_address_in_use" "$(cat "$scratch/address").*in use.*another process of this user listens there" \
     env GF_ADDRESS="$(cat "$scratch/address")" GF_RANK=0 GF_WORLD=2 $train --set job.id=4711 \
     --set rendezvous.join_timeout=2s
@@ -124,7 +124,7 @@ refused "16385_tensors" "16385 tensors; allowed are at most 16384" \
 # ---- output that nobody takes: an error of the tool, and none of the job's other ranks ----
 output() { # NAME STDOUT COMMAND..
     name_=$1 to_=$2; shift 2
-    if [ "$to_" = closed ]; then timeout -k 5 60 "$@" >&- 2>"$scratch/err"; else timeout -k 5 60 "$@" >"$to_" 2>"$scratch/err"; fi
+    if [ "$to_" = closed ]; then timeout -k 5 100 "$@" >&- 2>"$scratch/err"; else timeout -k 5 100 "$@" >"$to_" 2>"$scratch/err"; fi
     code_=$?
     if [ $code_ -eq 1 ] && grep -q "cannot write to stdout" "$scratch/err"; then ok "$name_"
     else not_ok "$name_" "exit $code_: $(tail -n 2 "$scratch/err")"; fi
@@ -136,7 +136,7 @@ for to in /dev/full closed; do
     output "plan_into_${to##*/}" $to "$BUILD/gf-plan" --gpus 1 --modes ring
 done
 unheard() { # nobody reads what rank 0 says on stderr: both ranks train to the end all the same
-    timeout -k 5 60 "$run" -n 2 sh -c 'if [ $GF_RANK = 0 ]; then "$@" 2>&1 >"$0" | true; else exec "$@"; fi' \
+    timeout -k 5 100 "$run" -n 2 sh -c 'if [ $GF_RANK = 0 ]; then "$@" 2>&1 >"$0" | true; else exec "$@"; fi' \
         "$scratch/table" $train >"$scratch/out" 2>&1 && grep -q "the same on all ranks" "$scratch/table"
 }
 check "a_rank_whose_messages_nobody_reads_goes_on" unheard

@@ -17,12 +17,12 @@ check "the_loss_falls" falls
 check "both_end_with_the_same_weights" same 2 "$(weights)"
 # A file's average and loss scale are the example's too.
 echo 'exchange = { average = "samples"; }; loss_scale = { enabled = true; };' >"$scratch/scales.cfg"
-ends() { timeout 60 "$BUILD/gf-run" -n 2 "$BUILD/language" --steps 4 "$@" | sed -n 's/^.*weights //p' | sort -u; }
+ends() { timeout 100 "$BUILD/gf-run" -n 2 "$BUILD/language" --steps 4 "$@" | sed -n 's/^.*weights //p' | sort -u; }
 check "a_files_scales_change_no_weight" same "$(ends)" "$(ends --config "$scratch/scales.cfg")"
 # refused STATE WORD: such a checkpoint ends the run, and is what it was
 refused() {
     cp -r "$1" "$scratch/was"
-    timeout 60 "$BUILD/language" --steps 1 --checkpoint "$1" >"$scratch/log" 2>&1 && { cat "$scratch/log"; return 1; }
+    timeout 100 "$BUILD/language" --steps 1 --checkpoint "$1" >"$scratch/log" 2>&1 && { cat "$scratch/log"; return 1; }
     grep -q "$2" "$scratch/log" && diff -r "$1" "$scratch/was" || { cat "$scratch/log"; return 1; }
 }
 : >"$scratch/empty"
@@ -32,7 +32,7 @@ rm -r "$scratch/was"
 check "nor_one_that_cannot_be_read" refused "$scratch/folder" GF_ERR_SYSTEM
 mkfifo "$scratch/fifo"
 piped() {
-    timeout 20 "$BUILD/language" --steps 1 --checkpoint "$scratch/fifo" >"$scratch/log" 2>&1
+    timeout 100 "$BUILD/language" --steps 1 --checkpoint "$scratch/fifo" >"$scratch/log" 2>&1
     [ $? -eq 1 ] && grep -q "fifo: is no regular file" "$scratch/log" && [ -p "$scratch/fifo" ]
 }
 check "nor_a_pipe_which_would_be_waited_for" piped
@@ -63,7 +63,7 @@ int fsync(int number)
 }
 END
 keeps() {
-    ORDER="$scratch/order" LD_PRELOAD="$scratch/order.so" timeout 60 "$BUILD/language" --steps 1 \
+    ORDER="$scratch/order" LD_PRELOAD="$scratch/order.so" timeout 100 "$BUILD/language" --steps 1 \
         --checkpoint "$scratch/kept" >"$scratch/log" 2>&1 || { cat "$scratch/log"; return 1; }
     same "file rename folder" "$(paste -sd' ' "$scratch/order")" && [ -s "$scratch/kept" ] &&
         [ ! -e "$scratch/kept.new" ]

@@ -41,10 +41,10 @@ over() { # LINK: the settings of a job
 host() { [ "$1" != ucx ] || echo --insecure; } # LINK: of gf-run, where the coordinator runs
 goes_on() { # LINK: one of three ranks is killed
     # shellcheck disable=SC2046
-    job_start "-n 3 --elastic $(host "$1")" --steps 600 --set rendezvous.join_timeout=12s --set exchange.timeout=3s \
+    job_start "-n 3 --elastic $(host "$1")" --steps 1000 --set rendezvous.join_timeout=12s --set exchange.timeout=3s \
         --set link.idle=sleep $(over "$1") || return 1
     signal KILL 1
-    wait $job && grep -q 'the same on all ranks' "$scratch/log" &&
+    wait_for 2 'elastic: rank' && job_end && grep -q 'the same on all ranks' "$scratch/log" &&
         [ "$(grep -c 'elastic: rank' "$scratch/log")" -eq 2 ] || show
 }
 [ "$links" = tcp ] || check a_rank_killed_over_ucx_leaves_the_others_going goes_on ucx

@@ -6,12 +6,12 @@
 who="$BUILD/firmware-tests/program_who" gf_check="$BUILD/gf-check"
 unset GF_RANK GF_WORLD GF_JOB GF_ADDRESS
 base=$((20000 + $$ % 5000))
-short="rendezvous.join_timeout=8s"
+short="rendezvous.join_timeout=30s"
 # start TAG RANK COMMAND..: rank RANK of the job TAG, in the background, says that to $scratch/..
 start() {
     tag_=$1 rank_=$2; shift 2
     rm -f "$scratch/$tag_.$rank_.code"
-    (timeout -k 5 40 "$@" >"$scratch/$tag_.$rank_" 2>&1; echo $? >"$scratch/$tag_.$rank_.code") &
+    (timeout -k 5 100 "$@" >"$scratch/$tag_.$rank_" 2>&1; echo $? >"$scratch/$tag_.$rank_.code") &
 }
 # Four ranks of two jobs, each with the sum of its own.
 whole() { # PART..: of the names in $scratch
@@ -49,19 +49,14 @@ torchrun_far() { # each rank an agent of its own: what torchrun says of rank 0's
     start "$1" "$2" env $(torch_env "$1" "$2" localhost) LOCAL_WORLD_SIZE=1 "$who" "$1" - $short \
         rendezvous.insecure=true
 }
-listens() { # PORT: until somebody does, for 2 s
-    for _ in $(seq 100); do
-        grep -q ":$(printf '%04X' "$1") 00000000:0000 0A" /proc/net/tcp && return
-        sleep 0.02
-    done
-}
+listens() { await 60 grep -q ":$(printf '%04X' "$1") 00000000:0000 0A" /proc/net/tcp; } # PORT: until somebody does
 check "nor_at_ports_of_torchruns_host" apart torchrun_far
 # Rank 0 is started twice: the port that was made of torchrun's is named, and what to set.
 taken() {
     torchrun_far 1 0
     listens "$port"
     # shellcheck disable=SC2046
-    env $(torch_env 1 0 localhost) LOCAL_WORLD_SIZE=1 timeout 20 "$who" 1 - $short \
+    env $(torch_env 1 0 localhost) LOCAL_WORLD_SIZE=1 timeout 100 "$who" 1 - $short \
         rendezvous.insecure=true >"$scratch/out" 2>&1; code_=$?
     torchrun_far 1 1
     wait
@@ -69,7 +64,7 @@ taken() {
     said "cannot listen at 127.0.0.1:$port: .*: set GF_ADDRESS, or there are two coordinators"
 }
 # shellcheck disable=SC2046
-port=$(env $(torch_env 1 1 localhost) LOCAL_WORLD_SIZE=1 timeout 20 "$who" 1 - \
+port=$(env $(torch_env 1 1 localhost) LOCAL_WORLD_SIZE=1 timeout 100 "$who" 1 - \
     rendezvous.join_timeout=1ms rendezvous.insecure=true 2>&1 |
     sed -n 's/.*coordinator at 127.0.0.1:\([0-9]*\).*/\1/p')
 in_range() {
@@ -138,7 +133,7 @@ else skip "nor_mpichs_with_an_id_each" "MPICH is not installed"; fi
 # ---- one of several that was not told so ----
 alone() { # TEXT VARIABLE=VALUE.. COMMAND..
     text_=$1; shift
-    timeout 20 env "$@" >"$scratch/out" 2>&1 || { cat "$scratch/out"; return 1; }
+    timeout 100 env "$@" >"$scratch/out" 2>&1 || { cat "$scratch/out"; return 1; }
     said "$text_"
 }
 check "a_launcher_that_is_not_read_is_named" alone \
@@ -148,14 +143,14 @@ check "so_is_an_address_for_several" alone \
     "warn.*rank 0 of 1 .* beside a rendezvous.address for several \(10.9.9.9:7117\)" \
     LC_ALL=C "$who" 1 - rendezvous.insecure=true rendezvous.address=10.9.9.9:7117
 silent() { # COMMAND..
-    timeout 20 "$@" >"$scratch/out" 2>&1 && ! grep warn "$scratch/out"
+    timeout 100 "$@" >"$scratch/out" 2>&1 && ! grep warn "$scratch/out"
 }
 check "a_job_of_one_says_nothing" silent "$who" 1 config/local.cfg
 check "nor_does_one_process_of_pytorchs" silent \
     env RANK=0 WORLD_SIZE=1 MASTER_ADDR=localhost MASTER_PORT=29500 "$who" 1 -
 preflight() { # TEXT VARIABLE..: gf-check fails
     text_=$1; shift
-    timeout 30 env "$@" "$gf_check" config/local.cfg --preflight >"$scratch/out" 2>&1
+    timeout 100 env "$@" "$gf_check" config/local.cfg --preflight >"$scratch/out" 2>&1
     [ $? -eq 1 ] && said "$text_"
 }
 check "gf_check_fails_there" preflight \
@@ -179,7 +174,7 @@ two_contexts() {
         said "by another context of this process: each wants a job.id of its own"
 }
 check "a_second_context_is_told_what_to_set" two_contexts
-check "and_opens_with_a_job_id_of_its_own" timeout 30 "$BUILD/gf-run" -n 2 "$who" 1 config/local.cfg \
+check "and_opens_with_a_job_id_of_its_own" timeout 100 "$BUILD/gf-run" -n 2 "$who" 1 config/local.cfg \
     both $short
 
 # ---- names ----
@@ -201,7 +196,7 @@ later() {
     printf '127.0.0.1 localhost\n' >"$scratch/hosts"
     echo 'nameserver 127.0.0.1' >"$scratch/resolv"
     # shellcheck disable=SC2016
-    timeout -k 5 60 unshare -nm sh -c 'ip link set lo up; ip link add eth0 type veth peer name eth0p
+    timeout -k 5 100 unshare -nm sh -c 'ip link set lo up; ip link add eth0 type veth peer name eth0p
         ip link set eth0p up; ip addr add 10.7.7.1/24 dev eth0; ip link set eth0 up
         mount --bind "$1/hosts" /etc/hosts && mount --bind "$1/resolv" /etc/resolv.conf || exit 9
         set -- "$1" "$2" 1 "$1/later.cfg"
@@ -219,7 +214,7 @@ END
 looked_at() { # without ranks, and with
     "$gf_check" "$scratch/later.cfg" >/dev/null 2>"$scratch/out" &&
         said "master-0.train.svc:17117: the host is not known here; ranks ask again until" || return 1
-    timeout 30 "$gf_check" "$scratch/later.cfg" --preflight --deadline 1 >"$scratch/out" 2>&1
+    timeout 100 "$gf_check" "$scratch/later.cfg" --preflight --deadline 1 >"$scratch/out" 2>&1
     [ $? -eq 1 ] && said "^fail +control +rendezvous.address master-0.*: the host is not known"
 }
 check "gf_check_says_that_a_name_is_not_known" looked_at
@@ -239,7 +234,7 @@ local_ "one_that_is_here" \
     "rendezvous.address=[fe80::a%gf-none]:7117"
 link_local() {
     # shellcheck disable=SC2016
-    timeout -k 5 60 unshare -nm sh -c 'ip link set lo up
+    timeout -k 5 100 unshare -nm sh -c 'ip link set lo up
         set -- "$1" "$2" "$3 rendezvous.insecure=true link.private_memory=true"
         unshare -n sh -c "ip link set lo up
             until ip addr add fe80::b/64 dev gfb nodad 2>/dev/null; do sleep 0.02; done
