@@ -3,6 +3,8 @@
 #ifndef GF_GPU_H
 #define GF_GPU_H
 
+#include <string.h>
+
 #include "fault.h"
 
 #ifdef __cplusplus
@@ -85,11 +87,20 @@ struct gf_queue {
     uint32_t block_threads;
 };
 
+/* The values that device.driver may have, and the same as an option of a tool lists them. Only
+ * "host", which "" means too, is no device's. */
+#define GF_GPU_DRIVER_NAMES "host", "cuda"
+#define GF_GPU_DRIVER_CHOICES "host|cuda"
+static inline bool gf_gpu_is_device(const char *driver_name)
+{
+    return (driver_name[0] != '\0') && (strncmp(driver_name, "host", sizeof "host") != 0);
+}
+
 /* A new call: here, in host/gpu_host.c, cuda/gpu_cuda.c, tools/plan/plan_device.c and
  * firmware-tests/cuda/late_gpu.c. What it asks of CUDA: CUDA_CALLS in cuda/gpu_cuda.h, and
  * FAKE_CALLS in firmware-tests/cuda/fake_cuda_calls.h. */
 struct gf_gpu_driver {
-    const char *name; /* "host", "cuda" */
+    const char *name; /* one of GF_GPU_DRIVER_NAMES */
     /* memory is ordinary, queues are synchronous: what queues, marks aside, is NULL */
     bool is_host;
     size_t (*state_bytes)(const struct gf_gpu_setup *setup);

@@ -1,4 +1,5 @@
 # How the tests are built and run: included by the Makefile, from the top of the tree.
+include firmware-tests/ucx/verbs.mk
 # Two launchers and two MPIs for test_launchers.sh and test_mpi.sh, PyTorch for test_torch.sh and test_libtorch.sh,
 # which are skipped without them: nothing else wants them.
 TEST_PACKAGES := openmpi-bin libopenmpi-dev mpich libmpich-dev slurm-wlm munge python3-torch libtorch-dev g++

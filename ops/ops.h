@@ -14,10 +14,16 @@ static inline uint64_t gf_runs(uint64_t elem_count)
 }
 
 _Static_assert(GF_TYPE_COUNT == 3, "a new type: CONTRIBUTING.md has the list of its places");
-/* gf_type_size_bytes() of a type that there is, without a call. */
+/* Size of one element; 0: there is no such type. gf_type_size_bytes() is this as a public call. */
 static inline size_t gf_type_bytes(gf_type type)
 {
-    return (type == GF_TYPE_F32) ? 4 : 2;
+    switch (type) {
+    case GF_TYPE_F32: return 4;
+    case GF_TYPE_F16:
+    case GF_TYPE_BF16: return 2;
+    case GF_TYPE_COUNT: break;
+    }
+    return 0;
 }
 
 /* Non-finite values met, added to by each element op that takes one (host memory on the host;

@@ -52,7 +52,7 @@ UCX_IN   := $(UCX_OBJ)
 else
 UCX_IN   := $(BUILD)/drivers/ucx/with_ucx.o
 # For tests that stand between the driver and UCX.
-UCX_APART := -Wl,--wrap=getenv -Wl,-Bstatic $(UCX_LIBS) -Wl,-Bdynamic
+UCX_APART = -Wl,--wrap=getenv -Wl,-Bstatic $(UCX_LIBS) -Wl,-Bdynamic
 endif
 endif
 $(BUILD)/drivers/ucx/with_ucx.o: $(UCX_OBJ) drivers/ucx/ucx_start.ld $(BUILD)/link.used

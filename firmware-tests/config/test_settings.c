@@ -2,6 +2,7 @@
  * without libconfig. */
 #include "firmware-tests/support/suite.h"
 #include "lib/settings/settings.h"
+#include "ops/ops.h"
 
 static const struct gf_setting *row(const char *key)
 {
@@ -431,4 +432,5 @@ TEST(every_enum_value_has_a_name)
     assert_int_equal(gf_type_size_bytes(GF_TYPE_F16), 2);
     assert_int_equal(gf_type_size_bytes(GF_TYPE_BF16), 2);
     assert_int_equal(gf_type_size_bytes(GF_TYPE_COUNT), 0);
+    assert_int_equal(gf_type_bytes((gf_type)99), 0); /* as the public call answers */
 }

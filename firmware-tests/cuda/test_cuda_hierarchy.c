@@ -150,7 +150,7 @@ TEST(where_a_rank_is_refused_its_node_goes_through_host_memory_and_the_other_doe
     }
 }
 
-/* A node that goes through host memory overlaps its phases, one of devices does not: the messages
+/* A node that goes through host memory overlaps its stages, one of devices does not: the messages
  * between them are of one size. Large enough that slices would else be made smaller. */
 TEST(a_node_that_is_refused_sends_messages_as_large_as_one_of_devices)
 {
@@ -183,45 +183,45 @@ TEST(where_both_nodes_are_refused_all_go_through_host_memory)
 
 /* ---- a rank that dies in the middle ---- */
 
-/* at: as hierarchy.c numbers its phases. */
-static bool due_in_phase(struct world *w, struct cuda_death *death)
+/* at: a stage: gf_hierarchy_stage. */
+static bool due_in_stage(struct world *w, struct cuda_death *death)
 {
     const gf_context *gf = w->ranks[death->victim].gf;
     for (uint32_t i = 0; i < gf->under_way.count; i++) {
         const struct gf_op *op = &gf->under_way.ops[i];
         if ((op->state == GF_OP_RUN) && (op->plan.operation == GF_OPERATION_STEP) &&
-            (op->own.hierarchy.phase >= death->at))
+            (op->own.hierarchy.stage >= death->at))
             return true;
     }
     return false;
 }
 
-static void death_run(uint32_t victim, uint32_t phase, bool sparse)
+static void death_run(uint32_t victim, uint32_t stage, bool sparse)
 {
     struct state_moment moment = {.step = 2};
     struct cuda_death death = {.step = {.fill = state_fill_whole, .arg = &moment},
                                .victim = victim,
-                               .at = phase,
-                               .due = due_in_phase};
+                               .at = stage,
+                               .due = due_in_stage};
     struct world_setup setup = setup_of(&state_runs[6], 2);
     struct world_setup cuda;
     cuda_world_begin(victim, NULL);
     both->wire_ranks = (victim % 2 == 1) ? UINT64_MAX : 0;
     cuda_world_elastic(&setup);
     setup.config.sparse.enabled = sparse;
-    setup.config.exchange.wire = GF_TYPE_F16; /* all phases */
+    setup.config.exchange.wire = GF_TYPE_F16; /* all stages */
     setup.config.job.elastic = setup.separate = true;
     cuda = cuda_world_setup(&setup);
     cuda_world_open_alone(&cuda);
     state_step_run(&both->cuda, 1, state_fill_whole);
     cuda_world_dies(&death);
-    if (!death.done) fail_msg("phase %u of rank %u never came", phase, victim);
+    if (!death.done) fail_msg("stage %u of rank %u never came", stage, victim);
     cuda_world_goes_on(&death, GF_PATH_PEERS); /* a node of two and a node of one */
     cuda_world_close_alone();
 }
 
-TEST(a_rank_that_dies_in_any_phase_leaves_no_trace_and_the_others_go_on)
+TEST(a_rank_that_dies_in_any_stage_leaves_no_trace_and_the_others_go_on)
 {
-    static const uint32_t rows[][2] = {{0, 0}, {2, 1}, {1, 2}, {2, 3}, {3, 4}}; /* rank, phase */
+    static const uint32_t rows[][2] = {{0, 0}, {2, 1}, {1, 2}, {2, 3}, {3, 4}}; /* rank, stage */
     for (size_t i = 0; i < LENGTH(rows); i++) death_run(rows[i][0], rows[i][1], i == 2);
 }

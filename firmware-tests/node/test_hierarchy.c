@@ -50,9 +50,9 @@ TEST(every_shape_count_and_type_ends_with_the_right_bits)
     }
 }
 
-/* Phases overlap in a node whose data lies in the region, not in one whose data does not. Messages
+/* Stages overlap in a node whose data lies in the region, not in one whose data does not. Messages
  * are as large. */
-TEST(nodes_whose_phases_overlap_meet_nodes_whose_do_not)
+TEST(nodes_whose_stages_overlap_meet_nodes_whose_do_not)
 {
     static const uint32_t staged[] = {0, 0x3, 0x8, UINT32_MAX};
     for (size_t i = 0; i < LENGTH(staged); i++) {

@@ -214,7 +214,7 @@ TEST(auto_takes_what_is_faster_over_nodes)
 
 /* On GPUs whose copies to host memory and back take no time but a launch each, as on those whose
  * memory the cards read; also with one buffer under way, where nothing else fills a wait. */
-TEST(waits_between_the_phases_of_a_hierarchy_of_gpus_cost_next_to_nothing)
+TEST(waits_between_the_stages_of_a_hierarchy_of_gpus_cost_next_to_nothing)
 {
     static const plan_mode modes[] = {PLAN_RING, PLAN_OVERLAP};
     const struct plan_choice choice = {.algorithm = GF_ALGORITHM_HIERARCHY};

@@ -45,8 +45,8 @@ gf_mem gf_weight(gf_context *gf, uint32_t tensor)
 
 gf_mem gf_weight_half(gf_context *gf, uint32_t tensor)
 {
-    if ((gf == NULL) || (tensor >= gf->tensor_count) || (gf->optimizer.half == 0)) return 0;
-    return gf->optimizer.half + gf->tensors[tensor].first_elem * gf_type_size_bytes(GF_TYPE_F16);
+    if ((gf == NULL) || (tensor >= gf->tensor_count)) return 0;
+    return gf_half_at(gf, gf->tensors[tensor].first_elem);
 }
 
 /* On the host an address is a pointer. */

@@ -60,6 +60,12 @@ static inline bool gf_may_go_on(const gf_context *gf)
     return (gf->error.code == GF_ERR_PEER) || (gf->error.code == GF_ERR_LINK) ||
            (gf->error.code == GF_ERR_TIMEOUT);
 }
+/* Where the copy of weight `elem` in optimizer.half_weights lies; 0: there is no copy. */
+static inline gf_mem gf_half_at(const gf_context *gf, uint64_t elem)
+{
+    if (gf->optimizer.half == 0) return 0;
+    return gf->optimizer.half + elem * gf_type_bytes(gf->config.optimizer.half_weights);
+}
 static inline bool gf_aborted(const gf_context *gf) /* gf_abort() was called */
 {
     return atomic_load_explicit(&gf->aborted, memory_order_relaxed) != 0;

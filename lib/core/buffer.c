@@ -149,7 +149,13 @@ bool gf_buffer_start(gf_context *gf, uint32_t number)
     const gf_type wire = gf->config.exchange.wire;
     const uint64_t bytes = buffer->elem_count * gf_type_size_bytes(wire);
     const uint64_t at = buffer->first_elem * gf_type_size_bytes(wire);
-    struct gf_op_plan plan = {
+    struct gf_op *op = gf_op_seek(gf);
+    struct gf_op_plan *plan;
+    struct gf_coll_plan *coll;
+    if (op == NULL) return false;
+    plan = &op->plan;
+    coll = &op->coll.plan;
+    *plan = (struct gf_op_plan){
         .kind = dense ? &gf_buffer_dense : &gf_sparse_buffer,
         .operation = GF_OPERATION_STEP,
         .number = number,
@@ -159,18 +165,19 @@ bool gf_buffer_start(gf_context *gf, uint32_t number)
         .gradient = gf->gradient + buffer->gradient_offset,
         .host = gf->pack_host + at,
     };
-    struct gf_coll_plan coll = {
+    *coll = (struct gf_coll_plan){
         .collective = GF_COLL_ALLREDUCE,
-        .type = buffer_type(gf, buffer, plan.algorithm),
+        .type = buffer_type(gf, buffer, plan->algorithm),
         .elem_count = buffer->elem_count,
         .tag = gf_tag(gf->generation, gf->step.number, number),
         .base = dense ? buffer->first_elem : 0,
     };
-    if (dense && (buffer->type == (uint8_t)coll.type)) plan.packed = plan.gradient;
-    if ((plan.algorithm == GF_ALGORITHM_HIERARCHY) && (coll.type != wire))
-        plan.between = gf->pack + at;
-    coll.data =
-        (!gf->on_device || gf_sums_late(gf, plan.algorithm)) ? plan.packed : gf->pack_host + at;
-    plan.others_look = others_look(gf, &plan);
-    return gf_op_take(gf, &plan, &coll);
+    if (dense && (buffer->type == (uint8_t)coll->type)) plan->packed = plan->gradient;
+    if ((plan->algorithm == GF_ALGORITHM_HIERARCHY) && (coll->type != wire))
+        plan->between = gf->pack + at;
+    coll->data =
+        (!gf->on_device || gf_sums_late(gf, plan->algorithm)) ? plan->packed : gf->pack_host + at;
+    plan->others_look = others_look(gf, plan);
+    gf_op_take(gf, op);
+    return true;
 }

@@ -93,26 +93,30 @@ static bool lane_is_free(gf_context *gf)
     return true;
 }
 
-bool gf_op_take(gf_context *gf, const struct gf_op_plan *plan, const struct gf_coll_plan *coll)
+struct gf_op *gf_op_seek(gf_context *gf)
+{
+    struct gf_op_table *table = &gf->under_way;
+    uint32_t index = (uint32_t)__builtin_ctz(~table->busy);
+    if ((index >= table->count) || !lane_is_free(gf)) return NULL;
+    table->ops[index].index = index;
+    return &table->ops[index];
+}
+
+void gf_op_take(gf_context *gf, struct gf_op *op)
 {
     static const struct gf_check none = {.bad_first = UINT64_MAX};
     struct gf_op_table *table = &gf->under_way;
+    const struct gf_op_plan *plan = &op->plan;
     const struct gf_buffer *buffer = plan->buffer;
-    uint32_t index = (uint32_t)__builtin_ctz(~table->busy);
-    struct gf_op *op = &table->ops[index];
-    if ((index >= table->count) || !lane_is_free(gf)) return false;
-    table->busy |= 1u << index;
-    op->index = index;
-    op->plan = *plan;
-    op->coll.plan = *coll;
+    table->busy |= 1u << op->index;
     op->order = table->taken++;
     op->first_tensor = (buffer != NULL) ? buffer->first_tensor : GF_TENSOR_NONE;
     op->tensor_count = (buffer != NULL) ? buffer->tensor_count : 0;
     op->pack_queue = (buffer != NULL) ? &gf->pack_queue : &gf->queue;
     op->summed = none;
     op->sources = none;
-    op->moves =
-        (plan->kind->pack != NULL) || (plan->kind->unpack != NULL) || (plan->packed != coll->data);
+    op->moves = (plan->kind->pack != NULL) || (plan->kind->unpack != NULL) ||
+                (plan->packed != op->coll.plan.data);
     op->done_elems = 0;
     op->taken_ns = op->wait_ns = gf->polled.at_ns;
     op->wait_peer = GF_RANK_NONE;
@@ -120,7 +124,6 @@ bool gf_op_take(gf_context *gf, const struct gf_op_plan *plan, const struct gf_c
     op->waited_ns = 0;
     coll_set(gf, op);
     op->state = GF_OP_PACK;
-    return true;
 }
 
 /* ---- the collective ---- */
@@ -404,7 +407,7 @@ gf_wake_source gf_ops_wake_source(const gf_context *gf)
         if (op->coll.state != GF_COLL_RUN)
             in_memory = false;
         else if (op->plan.algorithm == GF_ALGORITHM_HIERARCHY)
-            in_memory = op->own.hierarchy.inner.kind->in_memory;
+            in_memory = gf_hierarchy_in_memory(&op->own.hierarchy);
         if (in_memory)
             flags = true;
         else

@@ -113,10 +113,13 @@ static inline struct gf_op *gf_op_first(struct gf_op_table *table, uint32_t left
     return &table->ops[__builtin_ctz(left)];
 }
 
-/* Gives both plans to a free op, in state PACK; false: none is free. All ranks take ops for the
- * same operations in the same order, though not the same entries of the table. This sets every
- * member of an operation but those that gf_ops_reset() sets for a generation. */
-bool gf_op_take(gf_context *gf, const struct gf_op_plan *plan, const struct gf_coll_plan *coll);
+/* A free op; NULL: there is none. Its owner sets both plans where they lie, plan and coll.plan (to
+ * copy them costs 5 % of a small request: a load that is wider than the stores before it waits for
+ * them), then takes it, in state PACK. All ranks take ops for the same operations in the same
+ * order, though not the same entries of the table. gf_op_take() sets every other member of an
+ * operation but those that gf_ops_reset() sets for a generation. */
+struct gf_op *gf_op_seek(gf_context *gf);
+void gf_op_take(gf_context *gf, struct gf_op *op);
 /* op_move.c. A turn of packing or unpacking, GF_OK: all is queued, its counter after it. */
 gf_status gf_op_move(gf_context *gf, struct gf_op *op, uint64_t now_ns);
 

@@ -29,12 +29,15 @@ void gf_pools_lay(const struct gf_layout *layout, struct gf_arena *arena,
     const struct gf_config *config = &layout->config;
     uint64_t pool_elems =
         (config->optimizer.kind != GF_OPTIMIZER_NONE) ? layout->pool.elem_count : 0;
-    uint64_t half_elems = (config->optimizer.half_weights != GF_TYPE_F32) ? pool_elems : 0;
+    /* fp32 weights have no copy of another type */
+    uint64_t half_bytes = (config->optimizer.half_weights != GF_TYPE_F32)
+                              ? pool_elems * gf_type_bytes(config->optimizer.half_weights)
+                              : 0;
     uint64_t moment2_elems = (config->optimizer.kind == GF_OPTIMIZER_ADAMW) ? pool_elems : 0;
     parts->weight = gf_arena_take(arena, pool_elems * sizeof(float));
     parts->momentum = gf_arena_take(arena, has_momentum(config) ? pool_elems * sizeof(float) : 0);
     parts->moment2 = gf_arena_take(arena, moment2_elems * sizeof(float));
-    parts->half = gf_arena_take(arena, half_elems * gf_type_size_bytes(GF_TYPE_F16));
+    parts->half = gf_arena_take(arena, half_bytes);
     parts->history = gf_arena_take(arena, layout->pool.sparse_elem_count * sizeof(float));
     parts->scratch = gf_arena_take(arena, scratch_elems(layout) * sizeof(float));
     parts->part = gf_arena_take(arena, sizeof(float));

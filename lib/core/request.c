@@ -264,7 +264,13 @@ static bool pool_taken(const gf_context *gf)
 static bool request_start(gf_context *gf, struct gf_pending *pending, uint64_t sequence)
 {
     const uint64_t bytes = pending->elem_count * gf_type_bytes(pending->type);
-    struct gf_op_plan plan = {
+    struct gf_op *op = gf_op_seek(gf);
+    struct gf_op_plan *plan;
+    struct gf_coll_plan *coll;
+    if (op == NULL) return false;
+    plan = &op->plan;
+    coll = &op->coll.plan;
+    *plan = (struct gf_op_plan){
         .kind = &request_kind,
         .operation = pending->operation,
         .number = (uint32_t)sequence,
@@ -272,24 +278,25 @@ static bool request_start(gf_context *gf, struct gf_pending *pending, uint64_t s
         .packed = pending->data,
         .request = pending,
     };
-    struct gf_coll_plan coll = {
+    *coll = (struct gf_coll_plan){
         .collective = pending->collective,
         .type = pending->type,
         .elem_count = pending->elem_count,
         .data = pending->staged ? gf->pack_host : pending->data,
         .tag = gf_tag(gf->generation, sequence, pending_number(pending)),
     };
-    if (pending->collective == GF_COLL_BROADCAST) coll.root = pending->root_or_reduction;
+    if (pending->collective == GF_COLL_BROADCAST) coll->root = pending->root_or_reduction;
     if ((pending->collective == GF_COLL_ALLREDUCE) &&
         (pending->root_or_reduction != GF_REDUCTION_SUM)) {
-        coll.reduce = gf->requests.reduce;
-        coll.reduce_arg = pending;
-        coll.reduce_number = pending->root_or_reduction;
-        coll.reduce_elem_bytes = gf_type_size_bytes(pending->type);
+        coll->reduce = gf->requests.reduce;
+        coll->reduce_arg = pending;
+        coll->reduce_number = pending->root_or_reduction;
+        coll->reduce_elem_bytes = gf_type_size_bytes(pending->type);
         /* hierarchy only sums */
-        if (plan.algorithm == GF_ALGORITHM_HIERARCHY) plan.algorithm = GF_ALGORITHM_HALVING;
+        if (plan->algorithm == GF_ALGORITHM_HIERARCHY) plan->algorithm = GF_ALGORITHM_HALVING;
     }
-    return gf_op_take(gf, &plan, &coll);
+    gf_op_take(gf, op);
+    return true;
 }
 
 /* Starts the oldest that wait. */

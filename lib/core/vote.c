@@ -233,13 +233,15 @@ static void words_put(gf_context *gf)
 bool gf_vote_post(gf_context *gf)
 {
     const uint64_t count = gf->step.sparse ? gf_vote_words(gf->sparse.chunk_count) : GF_VOTE_WORDS;
-    const struct gf_op_plan plan = {
+    struct gf_op *op = gf_op_seek(gf);
+    if (op == NULL) return false;
+    op->plan = (struct gf_op_plan){
         .kind = &vote_kind,
         .operation = GF_OPERATION_VOTE,
         .algorithm = gf_choose_reduced(gf, count * sizeof gf->vote[0]),
         .packed = (gf_mem)(uintptr_t)gf->vote,
     };
-    const struct gf_coll_plan coll = {
+    op->coll.plan = (struct gf_coll_plan){
         .collective = GF_COLL_ALLREDUCE,
         .type = GF_TYPE_F32,
         .elem_count = count,
@@ -249,7 +251,7 @@ bool gf_vote_post(gf_context *gf)
         .reduce_arg = gf,
         .reduce_elem_bytes = sizeof gf->vote[0],
     };
-    if (!gf_op_take(gf, &plan, &coll)) return false;
+    gf_op_take(gf, op);
     gf->step.state = GF_STEP_VOTED;
     words_put(gf);
     return true;

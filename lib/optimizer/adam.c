@@ -8,6 +8,7 @@
  * t counts the updates, this one included. */
 #include <math.h>
 
+#include "lib/core/accessors.h"
 #include "lib/core/device_work.h"
 #include "lib/optimizer/kinds.h"
 
@@ -22,9 +23,7 @@ gf_status gf_adam_run(gf_context *gf, uint32_t first, uint32_t last, float rate)
         .weight_f32 = gf->optimizer.weight + elem * sizeof(float),
         .moment1_f32 = gf->optimizer.momentum + elem * sizeof(float),
         .moment2_f32 = gf->optimizer.moment2 + elem * sizeof(float),
-        .half = (gf->optimizer.half != 0)
-                    ? gf->optimizer.half + elem * gf_type_size_bytes(GF_TYPE_F16)
-                    : 0,
+        .half = gf_half_at(gf, elem),
         .half_type = gf->config.optimizer.half_weights,
         .gradient = gf_gradient_at(gf, placed, elem),
         .gradient_type = (gf_type)placed->type,

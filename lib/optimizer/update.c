@@ -159,23 +159,21 @@ static struct gf_update update_of(const gf_context *gf, uint32_t tensor, uint64_
     bool applied_before = gf->step.sparse && (placed->sparse != 0) &&
                           (gf->config.sparse.momentum != GF_SPARSE_MOMENTUM_REDUCED);
     bool has_momentum = (gf->optimizer.momentum != 0) && !applied_before;
-    return (struct gf_update){
-        .weight_f32 = gf->optimizer.weight + first * sizeof(float),
-        .momentum_f32 = has_momentum ? gf->optimizer.momentum + first * sizeof(float) : 0,
-        .half = (gf->optimizer.half != 0)
-                    ? gf->optimizer.half + first * gf_type_size_bytes(GF_TYPE_F16)
-                    : 0,
-        .half_type = gf->config.optimizer.half_weights,
-        .gradient = gf_gradient_at(gf, placed, first),
-        .gradient_type = (gf_type)placed->type,
-        .gradient_scale = gf_gradient_factor(gf, placed),
-        /* momentum of LARS is made of steps, not of gradients */
-        .rate_in = is_lars(gf) ? rate : 1.0f,
-        .rate_out = is_lars(gf) ? 1.0f : rate,
-        .ratio_f32 = has_ratio(gf, tensor) ? ratio_at(gf, tensor) : 0,
-        .momentum = gf->config.optimizer.momentum,
-        .decay = gf_decay_of(gf, placed),
-        .nesterov = gf->config.optimizer.nesterov};
+    return (struct gf_update){.weight_f32 = gf->optimizer.weight + first * sizeof(float),
+                              .momentum_f32 =
+                                  has_momentum ? gf->optimizer.momentum + first * sizeof(float) : 0,
+                              .half = gf_half_at(gf, first),
+                              .half_type = gf->config.optimizer.half_weights,
+                              .gradient = gf_gradient_at(gf, placed, first),
+                              .gradient_type = (gf_type)placed->type,
+                              .gradient_scale = gf_gradient_factor(gf, placed),
+                              /* momentum of LARS is made of steps, not of gradients */
+                              .rate_in = is_lars(gf) ? rate : 1.0f,
+                              .rate_out = is_lars(gf) ? 1.0f : rate,
+                              .ratio_f32 = has_ratio(gf, tensor) ? ratio_at(gf, tensor) : 0,
+                              .momentum = gf->config.optimizer.momentum,
+                              .decay = gf_decay_of(gf, placed),
+                              .nesterov = gf->config.optimizer.nesterov};
 }
 
 gf_status gf_update_chunks(gf_context *gf, uint32_t tensor, const struct gf_chunks *chunks,

@@ -1,7 +1,8 @@
-/* Names and sizes of the public enums. */
+/* Names of the public enums, and sizes that a program may ask for. */
 #include <string.h>
 
 #include "lib/settings/settings.h"
+#include "ops/ops.h"
 
 #define NAME_OF(names, number, unknown)                                                      \
     (((unsigned)(number) < sizeof(names) / sizeof((names)[0])) ? (names)[(unsigned)(number)] \
@@ -63,9 +64,7 @@ const char *gf_path_name(gf_path path)
 
 size_t gf_type_size_bytes(gf_type type)
 {
-    static const unsigned char bytes[GF_TYPE_COUNT] = {
-        [GF_TYPE_F32] = 4, [GF_TYPE_F16] = 2, [GF_TYPE_BF16] = 2};
-    return NAME_OF(bytes, type, 0); /* no such type */
+    return gf_type_bytes(type);
 }
 
 uint32_t gf_struct_bytes(const char *name)
@@ -85,7 +84,8 @@ uint32_t gf_struct_bytes(const char *name)
     return 0;
 }
 
-const char *const gf_type_names[GF_TYPE_COUNT] = {"fp32", "fp16", "bf16"};
+const char *const gf_type_names[GF_TYPE_COUNT] = {
+    [GF_TYPE_F32] = "fp32", [GF_TYPE_F16] = "fp16", [GF_TYPE_BF16] = "bf16"};
 
 const char *gf_reduction_name(gf_reduction reduction)
 {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "drivers/fault.h"
+#include "drivers/gpu.h"
 
 #define ERROR_BYTES 256 /* of gf_config_effective() */
 #define refuse(error_out, ...) gf_config_refuse(error_out, GF_ERR_CONFIG, __VA_ARGS__)
@@ -18,9 +19,7 @@ static const void *field_of(const struct gf_setting *setting, const struct gf_co
 
 static uint64_t fallback_of(const struct gf_setting *setting, const struct gf_config *config)
 {
-    const char *driver = config->device.driver;
-    bool on_device =
-        (driver[0] != '\0') && (strncmp(driver, "host", sizeof config->device.driver) != 0);
+    bool on_device = gf_gpu_is_device(config->device.driver);
     return (on_device && (setting->fallback_device != 0)) ? setting->fallback_device
                                                           : setting->fallback;
 }

@@ -23,7 +23,7 @@ typedef enum gf_setting_form {
     GF_FORM_TRANSPORTS, /* lower-case names, comma-separated */
     GF_FORM_DEVICES,    /* device names, comma-separated */
     GF_FORM_PORTS,      /* first-last */
-    GF_FORM_DRIVER,     /* host, cuda */
+    GF_FORM_DRIVER,     /* one of GF_GPU_DRIVER_NAMES */
     GF_FORM_PATH        /* no control characters */
 } gf_setting_form;
 

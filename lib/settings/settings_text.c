@@ -7,6 +7,7 @@
 
 #include "drivers/address.h"
 #include "drivers/fault.h"
+#include "drivers/gpu.h"
 
 struct unit {
     const char *name;
@@ -62,10 +63,6 @@ char *gf_units_real(float real, char *text_out)
     return text_out;
 }
 
-static bool ip_numeric(const char *ip)
-{
-    return gf_addr_parse(ip, false, &(struct gf_addr){0});
-}
 bool gf_address_numeric(const char *address)
 {
     return gf_addr_parse(address, true, &(struct gf_addr){0});
@@ -92,11 +89,19 @@ bool gf_ip_loopback(const char *ip_or_address)
            gf_addr_is_loopback(&addr);
 }
 
-static bool ports_valid(const char *ports)
+/* ---- forms of a text ---- */
+
+#define LOWER "abcdefghijklmnopqrstuvwxyz0123456789_"
+#define UPPER "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+static bool address_valid(const char *text)
 {
-    unsigned first;
-    unsigned last;
-    return gf_ports_parse(ports, &first, &last) && (first >= 1024);
+    return gf_address_numeric(text) || gf_address_named(text);
+}
+
+static bool ip_valid(const char *text)
+{
+    return gf_addr_parse(text, false, &(struct gf_addr){0});
 }
 
 /* Names of these characters, no empty one, with one of the separators between two. */
@@ -111,44 +116,65 @@ static bool list_valid(const char *list, const char *characters, const char *sep
     }
 }
 
-#define LOWER "abcdefghijklmnopqrstuvwxyz0123456789_"
-#define UPPER "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+static bool transports_valid(const char *text)
+{
+    return list_valid(text, LOWER, ",");
+}
+
+static bool devices_valid(const char *text)
+{
+    return list_valid(text, LOWER UPPER ".:-@", ",;");
+}
+
+static bool ports_valid(const char *text)
+{
+    unsigned first;
+    unsigned last;
+    return gf_ports_parse(text, &first, &last) && (first >= 1024);
+}
+
+static const char *const gpu_drivers[] = {GF_GPU_DRIVER_NAMES};
+#define GPU_DRIVER_COUNT (sizeof gpu_drivers / sizeof gpu_drivers[0])
+
+static bool driver_valid(const char *text)
+{
+    for (size_t i = 0; i < GPU_DRIVER_COUNT; i++)
+        if (strcmp(text, gpu_drivers[i]) == 0) return true;
+    return false;
+}
+
+static bool path_valid(const char *text)
+{
+    for (; *text != '\0'; text++)
+        if (((unsigned char)*text < 0x20) || (*text == 0x7f)) return false;
+    return true;
+}
+
+/* What a text of each form may be, and how a refusal says it. */
+static const struct form {
+    bool (*valid)(const char *text);
+    const char *allowed; /* NULL: the names of gpu_drivers */
+} forms[] = {
+    [GF_FORM_ADDRESS] = {address_valid, "IP:port, for example 10.0.0.1:7117, [fd00::1]:7117 or "
+                                        "[fe80::1%eth0]:7117, or host:port"},
+    [GF_FORM_IP] = {ip_valid, "a numeric IP, for example 10.0.0.1, fd00::1 or fe80::1%eth0"},
+    [GF_FORM_TRANSPORTS] = {transports_valid, "lower-case UCX names, comma-separated, for example "
+                                              "rc or rc,cuda_copy"},
+    [GF_FORM_DEVICES] = {devices_valid,
+                         "device names, for example eth0, or mlx5_0:1;mlx5_1:1 by local rank"},
+    [GF_FORM_PORTS] = {ports_valid, "first-last within 1024-65535"},
+    [GF_FORM_DRIVER] = {driver_valid, NULL},
+    [GF_FORM_PATH] = {path_valid, "a path without control characters"},
+};
 
 bool gf_setting_text_valid(const struct gf_setting *setting, const char *text)
 {
     GF_ASSERT(setting->kind == GF_SETTING_TEXT);
     if ((text[0] == '\0') || (strlen(text) >= setting->size)) return false;
-    switch ((gf_setting_form)setting->form) {
-    case GF_FORM_ADDRESS: return gf_address_numeric(text) || gf_address_named(text);
-    case GF_FORM_IP: return ip_numeric(text);
-    case GF_FORM_TRANSPORTS: return list_valid(text, LOWER, ",");
-    case GF_FORM_DEVICES: return list_valid(text, LOWER UPPER ".:-@", ",;");
-    case GF_FORM_PORTS: return ports_valid(text);
-    case GF_FORM_DRIVER: return (strcmp(text, "host") == 0) || (strcmp(text, "cuda") == 0);
-    case GF_FORM_PATH: break;
-    }
-    for (const char *at = text; *at != '\0'; at++)
-        if (((unsigned char)*at < 0x20) || (*at == 0x7f)) return false;
-    return true;
+    return forms[setting->form].valid(text);
 }
 
-static const char *form_text(gf_setting_form form)
-{
-    switch (form) {
-    case GF_FORM_ADDRESS:
-        return "IP:port, for example 10.0.0.1:7117, [fd00::1]:7117 or [fe80::1%eth0]:7117, or "
-               "host:port";
-    case GF_FORM_IP: return "a numeric IP, for example 10.0.0.1, fd00::1 or fe80::1%eth0";
-    case GF_FORM_TRANSPORTS:
-        return "lower-case UCX names, comma-separated, for example rc or rc,cuda_copy";
-    case GF_FORM_DEVICES:
-        return "device names, for example eth0, or mlx5_0:1;mlx5_1:1 by local rank";
-    case GF_FORM_PORTS: return "first-last within 1024-65535";
-    case GF_FORM_DRIVER: return "host or cuda";
-    case GF_FORM_PATH: break;
-    }
-    return "a path without control characters";
-}
+/* ---- what is allowed ---- */
 
 static int exponent_of(float power_of_two)
 {
@@ -167,45 +193,43 @@ static char *number_text(const struct gf_setting *setting, uint64_t number, char
     return text_out;
 }
 
-static char *names_allowed(const struct gf_setting *setting, char *text_out)
+/* "ring, tree or direct" */
+static char *names_allowed(const char *const *names, uint64_t count, char *text_out)
 {
     size_t used = 0;
-    for (uint64_t i = 0; i <= setting->high; i++) {
-        const char *before = (i == 0) ? "" : (i == setting->high) ? " or " : ", ";
+    for (uint64_t i = 0; i < count; i++) {
+        const char *before = (i == 0) ? "" : (i == count - 1) ? " or " : ", ";
         used += (size_t)snprintf(text_out + used, GF_SETTING_ALLOWED_BYTES - used, "%s%s", before,
-                                 setting->names[i]);
+                                 names[i]);
         GF_ASSERT(used < GF_SETTING_ALLOWED_BYTES);
     }
     return text_out;
 }
 
-char *gf_setting_allowed(const struct gf_setting *setting, char *text_out)
+static char *text_allowed(gf_setting_form form, char *text_out)
+{
+    if (forms[form].allowed == NULL) return names_allowed(gpu_drivers, GPU_DRIVER_COUNT, text_out);
+    (void)snprintf(text_out, GF_SETTING_ALLOWED_BYTES, "%s", forms[form].allowed);
+    return text_out;
+}
+
+/* "a size from 4 KiB to 1 GiB, a multiple of 64 B" */
+static char *range_allowed(const struct gf_setting *setting, char *text_out)
 {
     static const char *const kinds[] = {[GF_SETTING_COUNT] = "a whole number",
                                         [GF_SETTING_BYTES] = "a size",
                                         [GF_SETTING_TIME] = "a time",
                                         [GF_SETTING_REAL] = "a number"};
+    const bool is_auto = (setting->flags & GF_SETTING_AUTO) != 0;
     char low[GF_UNITS_BYTES];
     char high[GF_UNITS_BYTES];
-    uint64_t is_auto = (setting->flags & GF_SETTING_AUTO) ? 1 : 0;
     int used;
-    if (setting->kind == GF_SETTING_NAME) return names_allowed(setting, text_out);
-    if ((setting->kind == GF_SETTING_TEXT) || (setting->kind == GF_SETTING_BOOL)) {
-        bool is_text = setting->kind == GF_SETTING_TEXT;
-        (void)snprintf(text_out, GF_SETTING_ALLOWED_BYTES, "%s",
-                       is_text ? form_text((gf_setting_form)setting->form) : "true or false");
-        return text_out;
-    }
-    if (setting->flags & GF_SETTING_POWER_OF_TWO) {
-        (void)snprintf(text_out, GF_SETTING_ALLOWED_BYTES, "a power of two from 2^%d to 2^%d",
-                       exponent_of(setting->low_real), exponent_of(setting->high_real));
-        return text_out;
-    }
     if (setting->kind == GF_SETTING_REAL) {
         (void)gf_units_real(setting->low_real, low);
         (void)gf_units_real(setting->high_real, high);
     } else {
-        (void)number_text(setting, setting->low + is_auto, low);
+        /* 0 in the struct is "auto": the lowest number that a file may have comes after it */
+        (void)number_text(setting, setting->low + (is_auto ? 1 : 0), low);
         (void)number_text(setting, setting->high, high);
     }
     used =
@@ -215,6 +239,25 @@ char *gf_setting_allowed(const struct gf_setting *setting, char *text_out)
     if (setting->multiple != 0)
         (void)snprintf(text_out + used, GF_SETTING_ALLOWED_BYTES - (size_t)used,
                        ", a multiple of %u B", setting->multiple);
+    return text_out;
+}
+
+char *gf_setting_allowed(const struct gf_setting *setting, char *text_out)
+{
+    switch ((gf_setting_kind)setting->kind) {
+    case GF_SETTING_TEXT: return text_allowed((gf_setting_form)setting->form, text_out);
+    case GF_SETTING_NAME: return names_allowed(setting->names, setting->high + 1, text_out);
+    case GF_SETTING_BOOL:
+        (void)snprintf(text_out, GF_SETTING_ALLOWED_BYTES, "true or false");
+        return text_out;
+    case GF_SETTING_COUNT:
+    case GF_SETTING_BYTES:
+    case GF_SETTING_TIME:
+    case GF_SETTING_REAL: break;
+    }
+    if ((setting->flags & GF_SETTING_POWER_OF_TWO) == 0) return range_allowed(setting, text_out);
+    (void)snprintf(text_out, GF_SETTING_ALLOWED_BYTES, "a power of two from 2^%d to 2^%d",
+                   exponent_of(setting->low_real), exponent_of(setting->high_real));
     return text_out;
 }
 

@@ -1,5 +1,6 @@
-/* Which chunks a sparse step sends: its fused buffers before the step, and the update of just
- * these chunks after it. sparse_history.c has what is computed for them. */
+/* The chunks that a sparse step sends: its fused buffers before the step, and the update of just
+ * these chunks after it. What is computed for them is in sparse_pack.c, sparse_score.c and
+ * sparse_commit.c. */
 #include "lib/context.h"
 #include "lib/core/layout.h"
 #include "lib/settings/settings.h"

@@ -1,5 +1,5 @@
-/* Coarse-grained sparse communication: only the chunks that matter travel; what does not, waits in
- * the history.
+/* Coarse-grained sparse communication: only the chunks with the largest scores travel, and the
+ * others wait in the history.
  *
  * Per rank, over the sparse part of the pool: h history, u momentum (the momentum pool itself), S_t
  * the chunks sent. A step, with g the unscaled local gradient plus this rank's share of the weight
@@ -24,17 +24,22 @@
 
 struct gf_buffer;
 
-/* Norms are one vector of one exchange a step, and every rank looks at all of them: this many
+/* Scores are one vector of one exchange a step, and every rank looks at all of them: this many
  * chunks at most. */
 #define GF_SPARSE_CHUNKS_MAX (1u << 22)
 
-/* How far a pass over chunks has come. It goes on a piece at a time: a chunk, or a slice of one
- * that is larger. */
+/* How far a pass over the chunks of the part has come. It advances by pieces: a piece is a chunk,
+ * or a slice of a chunk that is larger.
+ *
+ *     chunks       |         0         |         1         |         2         |  3  |
+ *     pieces       |    .    .    .    |    .    .    .    |    .    .    .    |     |
+ *     selection          slot 0                                  slot 1
+ *                                           ^ elem, with chunk 1 and slot 1 */
 struct gf_sparse_pass {
     uint64_t elem;   /* of the pool: the next one */
-    uint32_t chunk;  /* the one it lies in */
-    uint32_t slot;   /* first place in the selection that is not behind */
-    uint32_t tensor; /* none before this one lies ahead */
+    uint32_t chunk;  /* that holds it */
+    uint32_t slot;   /* of the selection: the first one whose chunk is this one or a later one */
+    uint32_t tensor; /* every tensor before this one ends before elem */
 };
 
 struct gf_sparse {
@@ -48,13 +53,13 @@ struct gf_sparse {
     uint32_t *sent;          /* [chunk_count]; the chunks of the step that was committed last */
     uint32_t sent_count;
     gf_mem history; /* fp32 [elem_count] */
-    /* nothing waits anywhere: all chunks were sent in every step so far */
+    /* all of it is 0, because every step so far has sent all chunks */
     bool history_empty;
     bool local_begun; /* u is each rank's own share, no longer the common momentum */
     /* fp32 [scratch_elems]: a slice, on a device more, or all of the part */
     gf_mem scratch;
     uint64_t scratch_elems;
-    gf_mem part;   /* fp32 [1]: norm of a piece of a chunk */
+    gf_mem part;   /* fp32 [1]: score of a piece of a chunk */
     bool in_lists; /* on a device: sparse_lists.c */
     bool decays;   /* in_lists: weights of the part do */
     /* [chunk_count] in registered host memory: chunks sent, then the others, each rising */
@@ -72,7 +77,8 @@ struct gf_sparse {
     bool score_queued; /* the end of the scoring, of a sparse step or after a dense one */
     bool scored;
     struct gf_sparse_pass commit; /* also after a dense step; at 0 between steps */
-    /* elements of sent chunks that the commit has passed: its place in the pack buffer */
+    /* elements of sent chunks that the commit has passed, which says where the next one's sum lies
+     * in the pack buffer */
     uint64_t commit_packed;
 };
 
@@ -89,7 +95,7 @@ static inline uint64_t gf_chunk_end(const struct gf_sparse *sparse, uint32_t chu
 
 bool gf_sparse_is_local(const gf_context *gf); /* sparse.momentum is */
 
-/* What is computed at once: chunks of a list, rising, or a run of the part. */
+/* What one launch computes: chunks of a list, in rising order, or a run of elements of the part. */
 struct gf_sparse_batch {
     gf_mem list_u32;       /* in the memory of kernels; 0: a run */
     uint32_t count;        /* chunks listed */
@@ -106,31 +112,30 @@ void gf_sparse_open(gf_context *gf);
 gf_status gf_sparse_begin(gf_context *gf);
 /* of a sparse step: a commit has begun and is not done */
 bool gf_sparse_commits(const gf_context *gf);
-/* in a sparse step: the chunks that were sent */
+/* The optimizer's step for the chunks that a sparse step sent. */
 gf_status gf_sparse_update(gf_context *gf, float learning_rate);
-/* sparse_history.c, about a slice a call */
+/* sparse_pack.c */
 extern const struct gf_op_kind gf_sparse_buffer;
-/* of a sparse step; GF_OK: all chunks have their norm */
+/* sparse_score.c. Of a sparse step, about a slice a call; GF_OK: all chunks have their score. */
 gf_status gf_sparse_score(gf_context *gf, uint64_t now_ns);
-/* After the vote of any step that is not skipped. GF_OK: history, momentum and gradients are those
- * after the step and the next set is chosen. */
+/* sparse_commit.c. After the vote of any step that is not skipped, about a slice a call. GF_OK:
+ * history, momentum and gradients are those after the step, and the next chunks are chosen. */
 gf_status gf_sparse_commit(gf_context *gf, float factor);
 
 struct gf_chunks gf_sparse_chunks(const struct gf_sparse *sparse,
                                   const struct gf_sparse_batch *batch);
-/* Norms to scores[at] and on, of a run's own place or of the list's; a run is a piece of a chunk,
- * or whole ones. tensor: as in a pass; NULL: of gradients as they are. check: counts what is not
- * finite, or NULL. */
+/* Scores of a batch to scores[at] and on. A run is a piece of a chunk, or whole chunks. tensor: as
+ * in a pass; NULL: gradients are scored, not h'. check: counts what is not finite, or NULL. */
 gf_status gf_sparse_batch_score(gf_context *gf, struct gf_queue *queue,
                                 const struct gf_sparse_batch *batch, uint32_t at, uint32_t *tensor,
                                 struct gf_check *check);
 gf_status gf_sparse_batch_commit(gf_context *gf, const struct gf_sparse_batch *batch, bool sent,
                                  float factor);
-/* Which element lies at `packed` of chunks one after the other. */
+/* The element at index `packed` of listed chunks that lie one after the other. */
 uint64_t gf_sparse_elem_of(const struct gf_sparse *sparse, const uint32_t *chunks, uint64_t packed);
 
-/* sparse_lists.c: queue everything and return; only score may have to be asked again, as more is
- * ready. */
+/* sparse_lists.c. These queue everything and return. Only the score may have to be called again, as
+ * more gradients become ready. */
 void gf_sparse_lists_open(gf_context *gf);
 gf_status gf_sparse_lists_begin(gf_context *gf);
 /* The next chunks of the buffer, as many as the scratch holds. */

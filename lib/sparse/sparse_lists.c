@@ -1,9 +1,9 @@
-/* What sparse_history.c computes, on a device, by lists of chunks. sparse_history.c computes a
- * slice at a time; here one launch serves a buffer, a batch or a step, because many small
- * launches hold a device up, and more work in one does not. A list holds all chunks: the ones
- * that the step sends, in rising order, then the others, in rising order. The values are bit for
- * bit those of sparse_history.c, which serves where a chunk is larger than the scratch memory,
- * and where tensors with and without weight decay share the sparse part. */
+/* The passes of a sparse step on a device, by lists of chunks. On the host they take a slice a
+ * turn; here one launch serves a buffer, a batch or a step, because many small launches cost a
+ * device more than one large one. A list holds all chunks: the ones that the step sends, in rising
+ * order, then the others, in rising order. The values are bit for bit those of the host's passes,
+ * which also serve on a device where a chunk is larger than the scratch memory, and where tensors
+ * with and without weight decay share the sparse part. */
 #include "lib/context.h"
 #include "lib/core/device_work.h"
 #include "ops/ops.h"
@@ -75,7 +75,7 @@ static uint64_t elems_of(const struct gf_sparse *sparse, const uint32_t *chunks,
            gf_chunk_first(sparse, chunks[count - 1]);
 }
 
-/* `count` chunks from the lists' place `first` on; all are of one list. */
+/* `count` chunks from entry `first` of the lists on; all are of one list. */
 static struct gf_sparse_batch listed(const struct gf_sparse *sparse, uint32_t first, uint32_t count)
 {
     return (struct gf_sparse_batch){.list_u32 = sparse->device_lists + first * sizeof(uint32_t),
@@ -94,9 +94,9 @@ struct gf_sparse_batch gf_sparse_lists_sent(const struct gf_sparse *sparse,
     return listed(sparse, first, left);
 }
 
-/* ---- norms ---- */
+/* ---- scores ---- */
 
-/* Norms of `count` chunks by their gradients, in their places; check: NULL, or what counts those
+/* Scores of `count` chunks from `first` on, of their gradients; check: NULL, or what counts values
  * that are not finite. */
 static gf_status gradients_score(gf_context *gf, struct gf_queue *queue, uint32_t first,
                                  uint32_t count, struct gf_check *check)
@@ -113,9 +113,9 @@ static gf_status gradients_score(gf_context *gf, struct gf_queue *queue, uint32_
     return status;
 }
 
-/* Norms come one after the other, and are put in their places by gf_sparse_lists_scatter(); local:
- * of all chunks, in place. A batch is as large as the scratch, unless nothing more will become
- * ready. */
+/* The scores of the others are written one after the other, and gf_sparse_lists_scatter() moves
+ * each to its chunk's entry. With local momentum all chunks are scored, each into its entry. A
+ * batch is as large as the scratch, unless it is the last one. */
 gf_status gf_sparse_lists_score(gf_context *gf)
 {
     struct gf_sparse *sparse = &gf->sparse;
@@ -146,13 +146,14 @@ gf_status gf_sparse_lists_score(gf_context *gf)
     return status;
 }
 
-/* A place is never before that from which its norm comes: from the last one on, none is lost. */
+/* A chunk's entry never comes before the one that its score is moved from. So no score is lost
+ * where the last one is moved first. */
 void gf_sparse_lists_scatter(gf_context *gf)
 {
     struct gf_sparse *sparse = &gf->sparse;
     struct gf_check *check = gf_finite_seen(gf, gf->under_way.count, GF_COUNT_PACKED);
     const uint32_t *list = others(sparse);
-    if (gf_sparse_is_local(gf)) return; /* they are */
+    if (gf_sparse_is_local(gf)) return; /* each score is in its entry */
     for (uint32_t i = other_count(sparse); i-- > 0;) sparse->scores[list[i]] = sparse->scores[i];
     for (uint32_t i = 0; i < sparse->selected_count; i++)
         sparse->scores[sparse->selection[i]] = 0.0f;

@@ -1,60 +1,83 @@
-/* Hierarchy: allreduce over ranks of which those of a node share memory. Three collectives:
- *     SCATTER   in the node, direct reduce-scatter: its first `owners` ranks get a block each, the
- *               node's sum
- *     NARROW    an owner casts its block to the wire's type, copies it from the device, or both;
- *               neither: no WIDEN
- *     BETWEEN   the owners of the same block, one a node: ring, or halving for small blocks, in
- *               place
- *     WIDEN     and back
- *     GATHER    in the node, direct allgather of the blocks
- * Where ops are the host's and all data of the node lies in the exchange region, the three overlap:
- * SCATTER ends behind its first barrier; then an owner adds up its block a slice at a time, in the
- * order in which the ring sends it (gf_flow_there()), and writes each slice that the ring has
- * done with to the others; GATHER is a barrier.
+/* Hierarchy: allreduce over ranks of which those of a node share memory. Each rank goes through
+ * these stages; three of them are a collective:
  *
- * Nodes may differ in size: `owners` is the smallest, so every block has an owner in every node;
- * further ranks of a node take part in SCATTER and GATHER alone. Of an operation's two places in
- * direct's order SCATTER has the even one.
+ *     SCATTER   reduce-scatter in the node (direct): its first `owners` ranks get a block each,
+ *               which holds the node's sum
+ *     NARROW    an owner casts its block to the wire's type, or copies it from the device, or both
+ *     BETWEEN   allreduce of a block over its owners, one a node, in place: a ring, or halving for
+ *               small blocks
+ *     WIDEN     undoes what NARROW did
+ *     GATHER    allgather of the blocks in the node (direct)
  *
- * The inner collective runs on the memory and the messages of the outer one, which watches the
- * deadline and drains what a failure leaves behind. While an owner is in BETWEEN the others of its
- * node see no flag of it, so it gives them a sign whenever something moves: their deadline is for a
- * rank that does nothing, not for a slow network.
+ * A rank that owns no block has SCATTER and GATHER alone. There is no NARROW and no WIDEN where
+ * data travels as it lies.
  *
- * An element is added in rank order in its node, then as ring or halving does over nodes: with
- * halving the order does not depend on the position. 16-bit data is rounded once in the node, then
- * once a hop; what a 16-bit wire carries of fp32 data is rounded as it leaves the node.
+ * Where ops are the host's and all data of the node lies in the exchange region, stages overlap.
+ * SCATTER ends behind its first barrier. In BETWEEN an owner adds up its block a slice at a time,
+ * in the order in which the ring sends it (gf_flow_there()), and writes each slice that the ring
+ * has finished to the other ranks. GATHER is a barrier.
  *
- * In device memory SCATTER and GATHER are gf_coll_direct_device, and BETWEEN adds late where the
- * link reads that memory, else on the host. Each phase ends with an event that the CPU waits for,
- * as it moves the network in any case. */
+ * Nodes may differ in size. `owners` is the size of the smallest, so every block has an owner in
+ * every node. An operation has two numbers in direct's order: SCATTER takes the even one.
+ *
+ * The collectives of the stages run on the memory and the messages of the operation, which watches
+ * the deadline and drains what a failure leaves behind. While an owner is in BETWEEN the others of
+ * its node see no flag of it, so it gives them a sign whenever something moves. Their deadline is
+ * for a rank that does nothing, not for a slow network.
+ *
+ * An element is added in rank order in its node, then over nodes in the order of the ring or of
+ * halving; halving's does not depend on the element's position. 16-bit data is rounded once in the
+ * node, then once a hop. What a 16-bit wire carries of fp32 data is rounded as it leaves the node.
+ *
+ * In device memory SCATTER and GATHER are gf_coll_direct_device. BETWEEN adds on the device where
+ * the link reads that memory, else on the host. Each stage ends with an event that the CPU waits
+ * for, because the CPU moves the network in any case. */
 #include "ops/node/hierarchy_parts.h"
 
 #define BLOCK_ALIGN_BYTES 64u
 #define BEATS_A_DEADLINE 16u
-#define SLICE_BYTES_LEAST 65536u /* of messages that are made smaller so that phases overlap */
+#define SLICE_BYTES_LEAST 65536u /* of messages that are made smaller so that stages overlap */
 
-/* ---- phases ---- */
+/* ---- the collectives of the stages ---- */
 
-static void in_node(struct gf_hierarchy *own, gf_collective collective, uint64_t order)
+/* On the memory and the messages of the operation; which ranks take part, and in what, is set by
+ * its stage. */
+static struct gf_coll part_of(const struct gf_coll *coll)
 {
-    struct gf_coll *inner = &own->inner;
-    own->direct = own->shared;
-    /* a rank alone in its node does not start it */
-    own->direct.state = (struct gf_direct_state){0};
-    own->direct.order = order;
-    own->direct.meets = (collective == GF_COLL_REDUCE_SCATTER) && (inner->late == NULL);
-    own->direct.small_bytes = 0;
-    own->direct.block_elems = own->block_elems;
-    inner->kind = (own->in_node != NULL) ? own->in_node : &gf_coll_direct;
-    inner->own.direct = &own->direct;
-    inner->plan.collective = collective;
-    inner->ranks = own->nodes->local;
-    inner->size = own->nodes->local_size;
-    inner->index = own->nodes->local_index;
+    struct gf_coll part = *coll;
+    part.state = GF_COLL_IDLE;
+    return part;
 }
 
-/* Of two nodes a ring has no round more, and phases overlap. */
+static void node_make(struct gf_coll *coll)
+{
+    struct gf_hierarchy *own = coll->own.hierarchy;
+    struct gf_coll *node = &own->node;
+    own->direct = own->shared;
+    own->direct.state = (struct gf_direct_state){0}; /* a rank alone in its node never starts it */
+    own->direct.small_bytes = 0;
+    own->direct.block_elems = own->block_elems;
+    *node = part_of(coll);
+    node->kind = (own->in_node != NULL) ? own->in_node : &gf_coll_direct;
+    node->own.direct = &own->direct;
+    node->ranks = own->nodes->local;
+    node->size = own->nodes->local_size;
+    node->index = own->nodes->local_index;
+}
+
+static gf_status node_start(struct gf_coll *coll, gf_collective collective, uint64_t order,
+                            uint64_t now_ns)
+{
+    struct gf_hierarchy *own = coll->own.hierarchy;
+    struct gf_coll *node = &own->node;
+    own->direct.order = order;
+    own->direct.meets = (collective == GF_COLL_REDUCE_SCATTER) && (node->late == NULL);
+    node->plan.collective = collective;
+    node->state = GF_COLL_IDLE;
+    return gf_coll_start(node, now_ns);
+}
+
+/* A ring over two nodes has no more rounds than halving, and its stages overlap. */
 static bool halves(const struct gf_hierarchy *own, uint64_t bytes)
 {
     const struct gf_coll_nodes *nodes = own->nodes;
@@ -69,8 +92,8 @@ static gf_mem wire_data(const struct gf_coll *coll)
     return gf_hierarchy_casts(own) ? own->packed : coll->plan.data;
 }
 
-/* Slices of which a node has two a sub-block: one is added up while the other is sent on. As large
- * in a node whose data is staged, where phases do not overlap. Not where nodes are mixed: one of
+/* A sub-block has two slices: one is added up while the other one is sent. A node whose data is
+ * staged, where stages do not overlap, cuts the same way. Mixed nodes do not, because one of
  * devices sends a sub-block that is summed as a whole. */
 static uint32_t between_slice_bytes(const struct gf_coll *coll)
 {
@@ -82,85 +105,51 @@ static uint32_t between_slice_bytes(const struct gf_coll *coll)
     return (uint32_t)(half_sub / BLOCK_ALIGN_BYTES * BLOCK_ALIGN_BYTES);
 }
 
-static void between_nodes(struct gf_coll *coll)
+static void between_make(struct gf_coll *coll)
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
-    struct gf_coll *inner = &own->inner;
+    struct gf_coll *between = &own->between;
     size_t elem_bytes = gf_hierarchy_wire_bytes(coll);
     bool by_halving = halves(own, coll->plan.elem_count * elem_bytes);
     uint64_t first;
     uint64_t count;
     gf_hierarchy_block(coll, &first, &count);
-    inner->kind = by_halving ? &gf_coll_halving : &gf_coll_ring;
-    inner->own.flow = &own->flow;
-    inner->slice_bytes = between_slice_bytes(coll);
-    inner->ranks = own->nodes->across;
-    inner->size = own->nodes->node_count;
-    inner->index = own->nodes->node_index;
-    inner->plan.data = wire_data(coll) + first * elem_bytes;
-    inner->plan.base = coll->plan.base + first;
-    inner->plan.elem_count = count;
-    if (gf_hierarchy_casts(own)) inner->plan.type = own->wire;
+    *between = part_of(coll);
+    between->kind = by_halving ? &gf_coll_halving : &gf_coll_ring;
+    between->own.flow = &own->flow;
+    between->slice_bytes = between_slice_bytes(coll);
+    between->ranks = own->nodes->across;
+    between->size = own->nodes->node_count;
+    between->index = own->nodes->node_index;
+    between->plan.data = wire_data(coll) + first * elem_bytes;
+    between->plan.base = coll->plan.base + first;
+    between->plan.elem_count = count;
+    if (gf_hierarchy_casts(own)) between->plan.type = own->wire;
     if (!gf_hierarchy_crosses(own)) return;
-    inner->late = NULL;
-    inner->queue = own->host.queue;
-    inner->ops = own->host.ops;
-    inner->check = own->host.check;
-    inner->staging = own->host.staging;
+    between->late = NULL;
+    between->queue = own->host.queue;
+    between->ops = own->host.ops;
+    between->check = own->host.check;
+    between->staging = own->host.staging;
 }
 
-/* own->phase begins. */
-static gf_status phase_start(struct gf_coll *coll, uint64_t now_ns)
+gf_status gf_hierarchy_part_turn(struct gf_coll *coll, struct gf_coll *part, uint64_t now_ns)
 {
-    struct gf_hierarchy *own = coll->own.hierarchy;
-    uint64_t order = 2 * own->shared.order; /* SCATTER's; GATHER has the next one */
-    gf_collective last = own->overlaps ? GF_COLL_BARRIER : GF_COLL_ALLGATHER;
     gf_status status;
-    /* Where phases overlap, what SCATTER had set up goes on adding while the ring runs: it is kept
-     * before the ring's takes its place. */
-    if (own->phase == PHASE_BETWEEN) own->node = own->inner;
-    own->inner = *coll;
-    own->inner.state = GF_COLL_IDLE;
-    switch ((enum hierarchy_phase)own->phase) {
-    case PHASE_NARROW:
-    case PHASE_WIDEN:
-        own->cast_elems = 0;
-        own->queued = false;
-        return GF_OK; /* no collective */
-    case PHASE_SCATTER: in_node(own, GF_COLL_REDUCE_SCATTER, order); break;
-    case PHASE_BETWEEN: between_nodes(coll); break;
-    case PHASE_GATHER: in_node(own, last, order + 1); break;
-    }
-    status = gf_coll_start(&own->inner, now_ns);
-    own->summed = (struct gf_hierarchy_at){0};
-    own->gathered = (struct gf_hierarchy_at){0};
-    /* the start of the ring says that all is there; but nothing is added up yet */
-    if ((own->phase == PHASE_BETWEEN) && own->overlaps && (gf_hierarchy_subs(own) > 1))
-        gf_flow_there(&own->flow, 0, 0);
+    if (part->state == GF_COLL_DONE) return GF_OK; /* as a group of one is from the start */
+    part->spins = coll->spins;
+    part->awaits_core = false;
+    status = part->kind->turn(part, now_ns);
+    coll->awaits_core = part->awaits_core;
+    coll->awaits_device = part->awaits_device;
+    coll->waits_for = part->waits_for;
+    if (part->moved_ns > coll->moved_ns) coll->moved_ns = part->moved_ns;
+    coll->bytes_done += part->bytes_done;
+    coll->bytes_mapped += part->bytes_mapped;
+    part->bytes_done = 0;
+    part->bytes_mapped = 0;
+    if (status == GF_OK) part->state = GF_COLL_DONE;
     return status;
-}
-
-/* Every rank has SCATTER and GATHER. An owner has BETWEEN, too; and NARROW and WIDEN, if there is
- * something to cast or to copy, unless it does so slice by slice in BETWEEN. */
-static bool has_phase(const struct gf_hierarchy *own, uint32_t phase)
-{
-    bool owns = own->nodes->local_index < own->nodes->owners;
-    if ((phase == PHASE_SCATTER) || (phase == PHASE_GATHER)) return true;
-    if (phase == PHASE_BETWEEN) return owns;
-    return owns && !own->overlaps && (gf_hierarchy_casts(own) || gf_hierarchy_crosses(own));
-}
-
-/* Of what comes after the phase that has ended, which is not GATHER. */
-static gf_status phase_next(struct gf_coll *coll, uint64_t now_ns)
-{
-    struct gf_hierarchy *own = coll->own.hierarchy;
-    if (own->phase == PHASE_SCATTER)
-        own->overlaps = own->direct.meets && !own->direct.state.any_staged;
-    own->phase++;
-    while (!has_phase(own, own->phase)) own->phase++;
-    coll->moved_ns = now_ns;
-    coll->waits_for = GF_RANK_NONE;
-    return phase_start(coll, now_ns);
 }
 
 /* ---- signs of life ---- */
@@ -171,9 +160,9 @@ static size_t beat_at(const struct gf_hierarchy *own, uint32_t writer)
            writer * sizeof(struct gf_direct_slot) + offsetof(struct gf_direct_slot, beat);
 }
 
-/* To the others of the node, where messages were posted or have ended since the last sign; at most
- * BEATS_A_DEADLINE of them a deadline, as each writes into every rank's memory. Whoever sleeps sees
- * it when it wakes by itself. */
+/* Gives the others of the node a sign where messages were posted or have ended since the last one;
+ * at most BEATS_A_DEADLINE of them a deadline, because each writes into every rank's memory. A rank
+ * that sleeps is not woken: it sees the sign when it wakes by itself. */
 static void beat(struct gf_coll *coll, uint64_t now_ns)
 {
     const struct gf_link_driver *driver = coll->link->driver;
@@ -195,8 +184,8 @@ static void beat(struct gf_coll *coll, uint64_t now_ns)
     }
 }
 
-/* Has the awaited rank of this node given a sign since the last look? A first look at a rank only
- * notes what stands there. */
+/* Has the rank of this node that is awaited given a sign since the last look? The first look at a
+ * rank only notes the sign that it finds. */
 static bool heard(struct gf_coll *coll)
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
@@ -211,6 +200,85 @@ static bool heard(struct gf_coll *coll)
     return is_new;
 }
 
+/* ---- stages ---- */
+
+static bool has_always(const struct gf_hierarchy *own)
+{
+    (void)own;
+    return true;
+}
+
+static bool owns_block(const struct gf_hierarchy *own)
+{
+    return own->nodes->local_index < own->nodes->owners;
+}
+
+/* Where stages overlap, BETWEEN casts slice by slice. */
+static bool block_changes(const struct gf_hierarchy *own)
+{
+    return owns_block(own) && !own->overlaps &&
+           (gf_hierarchy_casts(own) || gf_hierarchy_crosses(own));
+}
+
+static gf_status scatter_start(struct gf_coll *coll, uint64_t now_ns)
+{
+    struct gf_hierarchy *own = coll->own.hierarchy;
+    node_make(coll);
+    return node_start(coll, GF_COLL_REDUCE_SCATTER, 2 * own->shared.order, now_ns);
+}
+
+static gf_status scatter_turn(struct gf_coll *coll, uint64_t now_ns)
+{
+    struct gf_hierarchy *own = coll->own.hierarchy;
+    gf_status status = gf_hierarchy_part_turn(coll, &own->node, now_ns);
+    if (status == GF_OK) own->overlaps = own->direct.meets && !own->direct.state.any_staged;
+    return status;
+}
+
+static gf_status between_start(struct gf_coll *coll, uint64_t now_ns)
+{
+    struct gf_hierarchy *own = coll->own.hierarchy;
+    gf_status status;
+    between_make(coll);
+    status = gf_coll_start(&own->between, now_ns);
+    return ((status >= 0) && own->overlaps) ? gf_hierarchy_overlapped_start(coll) : status;
+}
+
+static gf_status between_turn(struct gf_coll *coll, uint64_t now_ns)
+{
+    struct gf_hierarchy *own = coll->own.hierarchy;
+    gf_status status = own->overlaps ? gf_hierarchy_overlapped_turn(coll, now_ns)
+                                     : gf_hierarchy_part_turn(coll, &own->between, now_ns);
+    if (status == GF_AGAIN) beat(coll, now_ns);
+    return status;
+}
+
+static gf_status gather_start(struct gf_coll *coll, uint64_t now_ns)
+{
+    struct gf_hierarchy *own = coll->own.hierarchy;
+    gf_collective collective = own->overlaps ? GF_COLL_BARRIER : GF_COLL_ALLGATHER;
+    return node_start(coll, collective, 2 * own->shared.order + 1, now_ns);
+}
+
+static gf_status gather_turn(struct gf_coll *coll, uint64_t now_ns)
+{
+    gf_status status = gf_hierarchy_part_turn(coll, &coll->own.hierarchy->node, now_ns);
+    if ((status == GF_AGAIN) && heard(coll)) coll->moved_ns = now_ns;
+    return status;
+}
+
+static const struct stage {
+    bool (*has)(const struct gf_hierarchy *own); /* does this rank have it in this operation? */
+    gf_status (*start)(struct gf_coll *coll, uint64_t now_ns);
+    gf_status (*turn)(struct gf_coll *coll, uint64_t now_ns);
+} stages[] = {
+    [GF_HIERARCHY_SCATTER] = {has_always, scatter_start, scatter_turn},
+    [GF_HIERARCHY_NARROW] = {block_changes, gf_hierarchy_block_start, gf_hierarchy_block_turn},
+    [GF_HIERARCHY_BETWEEN] = {owns_block, between_start, between_turn},
+    [GF_HIERARCHY_WIDEN] = {block_changes, gf_hierarchy_block_start, gf_hierarchy_block_turn},
+    [GF_HIERARCHY_GATHER] = {has_always, gather_start, gather_turn},
+};
+
 /* ---- what coll.c calls ---- */
 
 static gf_status hierarchy_start(struct gf_coll *coll)
@@ -218,11 +286,11 @@ static gf_status hierarchy_start(struct gf_coll *coll)
     struct gf_hierarchy *own = coll->own.hierarchy;
     uint32_t owners = own->nodes->owners;
     uint64_t unit =
-        BLOCK_ALIGN_BYTES / (own->mixed ? gf_type_size_bytes(own->cut) : gf_coll_elem_bytes(coll));
+        BLOCK_ALIGN_BYTES / (own->mixed ? gf_type_bytes(own->cut) : gf_coll_elem_bytes(coll));
     uint64_t share; /* of an owner; its block is as many units as hold that */
     GF_ASSERT((coll->plan.reduce == NULL) && (owners > 0) && (owners <= own->nodes->local_size));
     GF_ASSERT(own->nodes->local_size <= coll->size);
-    own->phase = PHASE_SCATTER;
+    own->overlaps = false;
     own->heard_from = GF_RANK_NONE;
     own->heard = 0;
     own->beats = 0;
@@ -230,63 +298,38 @@ static gf_status hierarchy_start(struct gf_coll *coll)
     share = coll->plan.elem_count / owners + (coll->plan.elem_count % owners != 0);
     own->block_elems = (share + unit - 1) / unit * unit;
     if (own->block_elems == 0) own->block_elems = unit;
-    return phase_start(coll, coll->moved_ns);
+    own->stage = GF_HIERARCHY_SCATTER;
+    return stages[own->stage].start(coll, coll->moved_ns);
 }
 
-/* A turn of the part under way. */
-gf_status gf_hierarchy_inner_progress(struct gf_coll *coll, uint64_t now_ns)
-{
-    struct gf_coll *inner = &coll->own.hierarchy->inner;
-    gf_status status;
-    if (inner->state == GF_COLL_DONE) return GF_OK; /* as a group of one is from the start */
-    inner->spins = coll->spins;
-    inner->awaits_core = false;
-    status = inner->kind->turn(inner, now_ns);
-    coll->awaits_core = inner->awaits_core;
-    coll->awaits_device = inner->awaits_device;
-    coll->waits_for = inner->waits_for;
-    if (inner->moved_ns > coll->moved_ns) coll->moved_ns = inner->moved_ns;
-    coll->bytes_done += inner->bytes_done;
-    coll->bytes_mapped += inner->bytes_mapped;
-    inner->bytes_done = 0;
-    inner->bytes_mapped = 0;
-    if (status == GF_OK) inner->state = GF_COLL_DONE;
-    return status;
-}
-
-/* A turn of the phase under way. */
-static gf_status phase_progress(struct gf_coll *coll, uint64_t now_ns)
+/* The stage that has ended is not the last one. */
+static gf_status stage_next(struct gf_coll *coll, uint64_t now_ns)
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
-    if ((own->phase == PHASE_NARROW) || (own->phase == PHASE_WIDEN))
-        return gf_hierarchy_block_progress(coll, now_ns);
-    if ((own->phase == PHASE_BETWEEN) && own->overlaps)
-        return gf_hierarchy_overlapped_progress(coll, now_ns);
-    return gf_hierarchy_inner_progress(coll, now_ns);
+    do {
+        own->stage++;
+    } while (!stages[own->stage].has(own));
+    coll->moved_ns = now_ns;
+    coll->waits_for = GF_RANK_NONE;
+    return stages[own->stage].start(coll, now_ns);
 }
 
-/* A phase begins in the turn in which the one before it ends, unless that turn has worked on a
- * slice: nobody may wake this rank for what it can do by itself. */
-static gf_status hierarchy_progress(struct gf_coll *coll, uint64_t now_ns)
+/* A stage begins in the turn in which the one before it ends, unless that turn has worked on a
+ * slice: no other rank need wake this one for what it can do by itself. */
+static gf_status hierarchy_turn(struct gf_coll *coll, uint64_t now_ns)
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
+    uint64_t mapped = coll->bytes_mapped;
     for (;;) {
-        uint64_t mapped = coll->bytes_mapped;
-        gf_status status = phase_progress(coll, now_ns);
-        if (status < 0) return status;
-        if (status == GF_AGAIN) {
-            if (own->phase == PHASE_BETWEEN) beat(coll, now_ns);
-            if ((own->phase == PHASE_GATHER) && heard(coll)) coll->moved_ns = now_ns;
-            return GF_AGAIN;
-        }
-        if (own->phase == PHASE_GATHER) return GF_OK;
-        status = phase_next(coll, now_ns);
+        gf_status status = stages[own->stage].turn(coll, now_ns);
+        if ((status != GF_OK) || (own->stage == GF_HIERARCHY_GATHER)) return status;
+        status = stage_next(coll, now_ns);
         if (status < 0) return status;
         if (coll->bytes_mapped != mapped) return GF_AGAIN;
     }
 }
 
-/* For whatever nodes these ranks may lie on: not less than any part asks for. */
+/* For whatever nodes these ranks may lie on: no stage asks for more. */
 static void hierarchy_need(const struct gf_coll_kind *kind, const struct gf_coll_limits *limits,
                            struct gf_coll_need *need_out)
 {
@@ -305,5 +348,5 @@ const struct gf_coll_kind gf_coll_hierarchy = {
     .collectives = 1u << GF_COLL_ALLREDUCE,
     .need = hierarchy_need,
     .start = hierarchy_start,
-    .turn = hierarchy_progress,
+    .turn = hierarchy_turn,
 };

@@ -53,6 +53,15 @@ struct gf_hierarchy_at {
     uint64_t elems;
 };
 
+/* What a rank does one after the other; hierarchy.c says what. */
+typedef enum gf_hierarchy_stage {
+    GF_HIERARCHY_SCATTER,
+    GF_HIERARCHY_NARROW,
+    GF_HIERARCHY_BETWEEN,
+    GF_HIERARCHY_WIDEN,
+    GF_HIERARCHY_GATHER
+} gf_hierarchy_stage;
+
 struct gf_hierarchy {
     /* the owner's */
     const struct gf_coll_nodes *nodes;
@@ -77,22 +86,30 @@ struct gf_hierarchy {
         struct gf_check *check;
         gf_mem staging;
     } host;
+
     /* hierarchy's own */
-    struct gf_coll inner; /* the part under way, with the struct of its kind */
-    /* where phases overlap: the part in the node, while inner is BETWEEN */
-    struct gf_coll node;
-    struct gf_hierarchy_at summed, gathered; /* likewise: of this rank's block */
-    bool overlaps;
+    gf_hierarchy_stage stage;
+    struct gf_coll node; /* the collective in the node: of SCATTER, then of GATHER */
     struct gf_direct direct;
+    struct gf_coll between; /* of BETWEEN */
     struct gf_flow flow;
-    uint32_t phase;
-    uint32_t heard_from;  /* the rank of the node that GATHER waits for; GF_RANK_NONE */
-    uint64_t heard;       /* its last sign */
     uint64_t block_elems; /* of all blocks but the last ones */
-    uint64_t cast_elems;  /* of this rank's block, in a phase that casts */
-    bool queued;          /* in such a phase: the device has all of it */
-    uint64_t beats;       /* messages posted and ended as of the last sign of this rank */
-    uint64_t beat_ns;     /* when it gave that one */
+    /* SCATTER has ended behind its first barrier: BETWEEN does what is left of it, and of GATHER */
+    bool overlaps;
+    struct gf_hierarchy_at summed, gathered; /* there: of this rank's block */
+    uint64_t cast_elems;                     /* of this rank's block, in NARROW and WIDEN */
+    bool queued;                             /* there: the device has all of it */
+    uint32_t heard_from; /* the rank of the node that GATHER waits for; GF_RANK_NONE */
+    uint64_t heard;      /* its last sign */
+    uint64_t beats;      /* messages posted and ended as of the last sign of this rank */
+    uint64_t beat_ns;    /* when it gave that one */
 };
+
+/* Is it moved through memory that ranks share, rather than by messages, in the stage under way? */
+static inline bool gf_hierarchy_in_memory(const struct gf_hierarchy *own)
+{
+    bool in_node = (own->stage == GF_HIERARCHY_SCATTER) || (own->stage == GF_HIERARCHY_GATHER);
+    return in_node && own->node.kind->in_memory;
+}
 
 #endif

@@ -1,5 +1,5 @@
-/* A block between two phases of hierarchy: it is cast to the wire's type and back, and copied
- * from a device to the host and back. */
+/* The stages NARROW and WIDEN of hierarchy: this rank's block is cast to the wire's type and back,
+ * or copied from a device to the host and back, or both. */
 #include "ops/node/hierarchy_parts.h"
 
 /* Some of this rank's block, to the wire's type or back; what the new type cannot hold is counted:
@@ -9,7 +9,7 @@ gf_status gf_hierarchy_cast(struct gf_coll *coll, bool narrow, uint64_t at, uint
     struct gf_hierarchy *own = coll->own.hierarchy;
     bool alone = narrow && (own->nodes->local_size == 1) && (coll->sources != NULL);
     gf_mem data = coll->plan.data + at * gf_coll_elem_bytes(coll);
-    gf_mem packed = own->packed + at * gf_type_size_bytes(own->wire);
+    gf_mem packed = own->packed + at * gf_type_bytes(own->wire);
     struct gf_check *check = alone ? coll->sources : coll->check;
     return coll->ops->cast(coll->queue, narrow ? packed : data,
                            narrow ? own->wire : coll->plan.type, narrow ? data : packed,
@@ -65,12 +65,12 @@ static gf_status widen_queue(struct gf_coll *coll, uint64_t first, uint64_t coun
     return (status >= 0) ? driver->event_record(coll->queue, coll->event) : status;
 }
 
-/* A turn of NARROW or WIDEN on a device: all at once, then the event is awaited. */
-static gf_status device_block_progress(struct gf_coll *coll, uint64_t first, uint64_t count,
-                                       uint64_t now_ns)
+/* On a device the whole block is queued at once; then the event after it is awaited. */
+static gf_status device_block_turn(struct gf_coll *coll, uint64_t first, uint64_t count,
+                                   uint64_t now_ns)
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
-    bool narrow = own->phase == PHASE_NARROW;
+    bool narrow = own->stage == GF_HIERARCHY_NARROW;
     gf_status status = GF_OK;
     if (!own->queued) {
         status = (narrow ? narrow_queue : widen_queue)(coll, first, count);
@@ -82,8 +82,16 @@ static gf_status device_block_progress(struct gf_coll *coll, uint64_t first, uin
     return status;
 }
 
-/* A turn of NARROW or WIDEN: on the host, a slice. GF_OK: the block is done. */
-gf_status gf_hierarchy_block_progress(struct gf_coll *coll, uint64_t now_ns)
+gf_status gf_hierarchy_block_start(struct gf_coll *coll, uint64_t now_ns)
+{
+    struct gf_hierarchy *own = coll->own.hierarchy;
+    (void)now_ns;
+    own->cast_elems = 0;
+    own->queued = false;
+    return GF_OK;
+}
+
+gf_status gf_hierarchy_block_turn(struct gf_coll *coll, uint64_t now_ns)
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
     uint64_t most = coll->slice_bytes / sizeof(float);
@@ -92,12 +100,12 @@ gf_status gf_hierarchy_block_progress(struct gf_coll *coll, uint64_t now_ns)
     uint64_t left;
     gf_status status = GF_OK;
     gf_hierarchy_block(coll, &first, &count);
-    if ((coll->late != NULL) && (count > 0))
-        return device_block_progress(coll, first, count, now_ns);
+    if ((coll->late != NULL) && (count > 0)) return device_block_turn(coll, first, count, now_ns);
     left = count - own->cast_elems;
     if (left > most) left = most;
     if (left > 0)
-        status = gf_hierarchy_cast(coll, own->phase == PHASE_NARROW, first + own->cast_elems, left);
+        status = gf_hierarchy_cast(coll, own->stage == GF_HIERARCHY_NARROW, first + own->cast_elems,
+                                   left);
     if (status < 0) return status;
     own->cast_elems += left;
     coll->moved_ns = now_ns;

@@ -1,5 +1,5 @@
-/* Hierarchy's phases at once, where ops are the host's and all data of the node lies in the
- * exchange region.
+/* The stage BETWEEN of hierarchy where it does the work of SCATTER and GATHER, too: ops are the
+ * host's, and all data of the node lies in the exchange region.
  *
  * An owner's block is cut into a sub-block a node. Slice by slice it goes through three steps:
  *
@@ -51,7 +51,7 @@ static uint64_t sub_ready(const struct gf_hierarchy *own, const struct gf_hierar
 {
     const struct gf_flow_at *done = &own->flow.recv_done;
     uint32_t last_round = gf_hierarchy_subs(own) - 2 + at->sub;
-    if (own->inner.state == GF_COLL_DONE) return UINT64_MAX;
+    if (own->between.state == GF_COLL_DONE) return UINT64_MAX;
     if (gf_hierarchy_subs(own) == 1) return 0;
     if (done->round > last_round) return UINT64_MAX;
     return (done->round == last_round) ? done->slice * own->flow.slice_elems : 0;
@@ -62,7 +62,7 @@ static bool slice_next(struct gf_coll *coll, struct gf_hierarchy_at *at, bool ga
                        struct sub_slice *slice_out)
 {
     const struct gf_hierarchy *own = coll->own.hierarchy;
-    uint64_t most = own->inner.slice_bytes / gf_coll_elem_bytes(coll);
+    uint64_t most = own->between.slice_bytes / gf_coll_elem_bytes(coll);
     uint64_t ready = UINT64_MAX;
     if (!sub_rest(coll, at, gathers, slice_out)) return false;
     if (gathers) ready = sub_ready(own, at);
@@ -119,11 +119,21 @@ static gf_status slice_gather(struct gf_coll *coll, const struct sub_slice *slic
     return GF_OK;
 }
 
-/* A turn of SCATTER's work, BETWEEN and GATHER's at once. The ring is fed first: a slice is
- * gathered only in a turn that has none to sum. */
-gf_status gf_hierarchy_overlapped_progress(struct gf_coll *coll, uint64_t now_ns)
+gf_status gf_hierarchy_overlapped_start(struct gf_coll *coll)
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
+    own->summed = (struct gf_hierarchy_at){0};
+    own->gathered = (struct gf_hierarchy_at){0};
+    /* A ring that starts takes all of its data to be there; but nothing is added up yet. */
+    if (gf_hierarchy_subs(own) > 1) gf_flow_there(&own->flow, 0, 0);
+    return GF_OK;
+}
+
+/* The ring is fed first: a slice is gathered only in a turn that has none to sum. */
+gf_status gf_hierarchy_overlapped_turn(struct gf_coll *coll, uint64_t now_ns)
+{
+    struct gf_hierarchy *own = coll->own.hierarchy;
+    struct gf_coll *between = &own->between;
     uint32_t subs = gf_hierarchy_subs(own);
     struct sub_slice slice;
     gf_status status = GF_OK;
@@ -132,11 +142,11 @@ gf_status gf_hierarchy_overlapped_progress(struct gf_coll *coll, uint64_t now_ns
     if (status < 0) return status;
     /* sub-block k is sent in round k */
     if (subs > 1) gf_flow_there(&own->flow, own->summed.sub, own->summed.elems);
-    if ((subs > 1) || !sums) status = gf_hierarchy_inner_progress(coll, now_ns);
+    if ((subs > 1) || !sums) status = gf_hierarchy_part_turn(coll, between, now_ns);
     if (status < 0) return status;
     if (sums) return GF_AGAIN;
     if (slice_next(coll, &own->gathered, true, &slice)) status = slice_gather(coll, &slice, now_ns);
     if (status < 0) return status;
     /* its sends have ended, too */
-    return ((own->gathered.sub == subs) && (own->inner.state == GF_COLL_DONE)) ? GF_OK : GF_AGAIN;
+    return ((own->gathered.sub == subs) && (between->state == GF_COLL_DONE)) ? GF_OK : GF_AGAIN;
 }

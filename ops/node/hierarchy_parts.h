@@ -1,11 +1,10 @@
-/* What the three files of hierarchy have in common: hierarchy.c (phases), hierarchy_block.c (a
- * block is cast, or copied from a device and back) and hierarchy_overlap.c (the phases at once). */
+/* What the three files of hierarchy have in common: hierarchy.c (the table of stages, and the
+ * stages that are a collective), hierarchy_block.c (NARROW and WIDEN) and hierarchy_overlap.c
+ * (BETWEEN, where it does the work of SCATTER and GATHER, too). */
 #ifndef GF_HIERARCHY_PARTS_H
 #define GF_HIERARCHY_PARTS_H
 
 #include "ops/node/hierarchy.h"
-
-enum hierarchy_phase { PHASE_SCATTER, PHASE_NARROW, PHASE_BETWEEN, PHASE_WIDEN, PHASE_GATHER };
 
 /* This rank's block; empty where it owns none. */
 static inline void gf_hierarchy_block(const struct gf_coll *coll, uint64_t *first_out,
@@ -31,25 +30,27 @@ static inline bool gf_hierarchy_crosses(const struct gf_hierarchy *own)
 static inline size_t gf_hierarchy_wire_bytes(const struct gf_coll *coll)
 {
     const struct gf_hierarchy *own = coll->own.hierarchy;
-    return gf_hierarchy_casts(own) ? gf_type_size_bytes(own->wire) : gf_coll_elem_bytes(coll);
+    return gf_hierarchy_casts(own) ? gf_type_bytes(own->wire) : gf_coll_elem_bytes(coll);
 }
 
 /* A ring between nodes goes over sub-blocks of a block, one a node; anything else over the block as
  * one. */
 static inline uint32_t gf_hierarchy_subs(const struct gf_hierarchy *own)
 {
-    return (own->inner.kind == &gf_coll_ring) ? own->inner.size : 1;
+    return (own->between.kind == &gf_coll_ring) ? own->between.size : 1;
 }
 
-/* A turn of the part under way. */
-gf_status gf_hierarchy_inner_progress(struct gf_coll *coll, uint64_t now_ns);
+/* A turn of `part`, which is coll's node or between. */
+gf_status gf_hierarchy_part_turn(struct gf_coll *coll, struct gf_coll *part, uint64_t now_ns);
 
 /* hierarchy_block.c. Some of this rank's block, to the wire's type (narrow) or back. */
 gf_status gf_hierarchy_cast(struct gf_coll *coll, bool narrow, uint64_t at, uint64_t count);
-/* A turn of NARROW or WIDEN: on the host, a slice. GF_OK: the block is done. */
-gf_status gf_hierarchy_block_progress(struct gf_coll *coll, uint64_t now_ns);
+/* NARROW and WIDEN. A turn of them is a slice on the host. */
+gf_status gf_hierarchy_block_start(struct gf_coll *coll, uint64_t now_ns);
+gf_status gf_hierarchy_block_turn(struct gf_coll *coll, uint64_t now_ns);
 
-/* hierarchy_overlap.c. A turn of SCATTER's work, BETWEEN and GATHER's at once. */
-gf_status gf_hierarchy_overlapped_progress(struct gf_coll *coll, uint64_t now_ns);
+/* hierarchy_overlap.c. BETWEEN with what SCATTER has left to do, and with GATHER's work. */
+gf_status gf_hierarchy_overlapped_start(struct gf_coll *coll);
+gf_status gf_hierarchy_overlapped_turn(struct gf_coll *coll, uint64_t now_ns);
 
 #endif

@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "drivers/gpu.h"
 #include "drivers/networks.h"
 #include "tools/check/check_preflight.h"
 
@@ -304,7 +305,7 @@ static void names_list(const char *root, bool fabric, char names_out[NAMES_BYTES
 void check_devices(struct check_report *report, const struct check_job *job)
 {
     static char names[NAMES_BYTES];
-    bool with_gpus = strcmp(job->config.device.driver, "cuda") == 0;
+    bool with_gpus = gf_gpu_is_device(job->config.device.driver);
     char text[GF_TEXT_MAX];
     names_list("/sys", job->fabric, names);
     if (!check_devices_text("/sys", names, with_gpus, job->local_count, text))

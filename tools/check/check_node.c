@@ -67,7 +67,7 @@ void check_gpu(struct check_report *report, const struct check_job *job)
                                  .device_bytes = 1};
     struct gf_fault fault = {0};
     struct gf_gpu *gpu = NULL;
-    if (strcmp(job->config.device.driver, "cuda") != 0) {
+    if (!gf_gpu_is_device(job->config.device.driver)) {
         check_say(report, "gpu", CHECK_OK, NULL, "none needed: device.driver is \"host\"");
         return;
     }

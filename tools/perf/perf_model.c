@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "config/config.h"
+#include "drivers/gpu.h"
 #include "tools/common/tool_model.h"
 #include "tools/perf/perf_values.h"
 
@@ -231,7 +232,7 @@ int perf_model(const struct perf_options *options, struct perf_report *report)
         (config->sparse.enabled || (config->exchange.average != GF_AVERAGE_SUM)))
         return perf_refuse(
             "exact sums are checked: give --check 0 where there are means or sparse steps");
-    if (strcmp(config->device.driver, "cuda") == 0)
+    if (gf_gpu_is_device(config->device.driver))
         return perf_refuse("--model writes gradients in host memory: leave device.driver out");
     report->step = (struct perf_step){.model = options->model_path,
                                       .tensor_count = replay.tensor_count,

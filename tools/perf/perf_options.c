@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "config/config.h"
+#include "drivers/gpu.h"
 #include "tools/common/tool_args.h"
 
 #define BYTES_MAX (UINT64_C(64) << 30)
@@ -113,7 +114,7 @@ static const struct tool_option options[] = {
      .kind = TOOL_TEXT,
      .value_out = &given.device,
      .value_name = "NAME",
-     .allowed = "host|cuda",
+     .allowed = GF_GPU_DRIVER_CHOICES,
      .help =
          "where the data lies; cuda: on a GPU a rank, a step of one tensor, beside NCCL (host)"},
     {.name = "nccl",
@@ -181,7 +182,7 @@ static const struct tool_option options[] = {
 
 static bool on_device(void)
 {
-    return (given.device != NULL) && (strcmp(given.device, "cuda") == 0);
+    return (given.device != NULL) && gf_gpu_is_device(given.device);
 }
 
 static gf_type type_given(void)

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "tools/plan/plan.h"
+#include "drivers/gpu.h"
 #include "tools/common/tool_args.h"
 #include "tools/common/tool_data.h"
 #include "tools/common/tool_file.h"
@@ -199,7 +200,7 @@ static int plan_run(const struct options *options)
         tool_cluster_print(&cluster, stdout);
         return 0;
     }
-    if (strcmp(config.device.driver, "cuda") == 0 && !cluster.gpu_direct &&
+    if (gf_gpu_is_device(config.device.driver) && !cluster.gpu_direct &&
         !(cluster.host_bandwidth > 0))
         return plan_refuse(
             "%s: device.driver = \"cuda\", but cluster %s says nothing of memory of GPUs: set "

@@ -229,7 +229,7 @@ static int run(struct train *train)
     if (result != 0) return fail(train, error);
     const char *wrong = train_plan(train);
     if (wrong != NULL) return fail(train, wrong);
-    train->on_device = strcmp(train->config->device.driver, "cuda") == 0;
+    train->on_device = gf_gpu_is_device(train->config->device.driver);
     wrong = train->on_device ? device_refuses(train->options) : NULL;
     if (wrong != NULL) return fail(train, wrong);
 

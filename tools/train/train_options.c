@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "config/config.h"
+#include "drivers/gpu.h"
 #include "tools/common/tool_args.h"
 #include "tools/common/tool_data.h"
 
@@ -107,7 +108,8 @@ int train_options_read(int argc, char **argv, struct train_options *options_out,
         {"config", TOOL_TEXT, &out.config_path, "FILE",
          .help = "configuration (default local.cfg)"},
         {"device", TOOL_TEXT, &device, "NAME",
-         .help = "device.driver of the configuration: host, cuda", .allowed = "host|cuda"},
+         .help = "device.driver of the configuration: host, cuda",
+         .allowed = GF_GPU_DRIVER_CHOICES},
         {"precision", TOOL_TEXT, &settings.precision, "TYPE",
          .help = "fp32 (default), fp16, bf16: 16-bit gradients, wire, activations and copies of "
                  "the weights, which stay"
