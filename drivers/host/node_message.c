@@ -1,27 +1,28 @@
-/* Messages of a node.
+/* Messages between the ranks of a node.
  *
- * A send takes an entry of this rank's table and announces it to the receiver, who reads the bytes
- * where they lie and marks the entry as taken. Where they lie:
+ * A send takes an entry of this rank's table and announces it to the receiver, which copies the
+ * bytes and then marks the entry as taken. Where the bytes lie until then is the entry's kind:
  *
- *     up to NODE_INLINE_BYTES     in the entry itself
- *     up to a piece, if there are   in a piece: the send has ended once they are there
- *     more, of the exchange region  where they are: the receiver copies them; then the send ends
- *     more, of other memory         in a few pieces at a time, filled by the sender and emptied by
- *                                   the receiver
+ *     ENTRY_INLINE  in the entry itself, up to NODE_INLINE_BYTES: the send has ended
+ *     ENTRY_PIECE   in one piece, if there are enough free ones: the send has ended
+ *     ENTRY_REGION  in the exchange region, where the caller has them: the send ends once the
+ *                   receiver has copied them
+ *     ENTRY_STREAM  in other memory: the sender fills a few pieces at a time and the receiver
+ *                   empties them
  *
  * No message waits for another: a receiver takes announcements in the order in which they were
- * made, and puts those that nobody has asked for aside. Pieces are given to messages that nobody
- * has asked for only while half of them are free.
+ * made, and keeps a list of those without a posted receive. A message without a receive gets a
+ * piece only while at least half of the pieces are free.
  *
- * Who writes what, and in which order. The sender fills its entry, then stores the word of the
- * ring, then the bell, both with release; the receiver takes the bell by an exchange, reads the
- * word with acquire and then the entry. The exchange takes the last value in the bell's order of
- * changes: a bell that is rung after it stays, one before it makes the word visible. The receiver
- * stores TAKEN with release after its last read; the sender, who sees it with acquire, may use the
- * entry, its pieces and the message's memory again. A sender that gives a message up before stores
- * `revoked`, then a fence, then goes on, perhaps to other stores into that memory; the receiver
- * looks at `revoked` after its copy and a fence. If it has read any of those stores it sees the
- * word too, and the message never was. */
+ * Memory order. The sender fills its entry, then stores the word of the ring, then the bell, both
+ * with release. The receiver takes the bell by an exchange, reads the word with acquire, and then
+ * the entry. The exchange takes the last value in the bell's order of changes: a bell that is rung
+ * after it stays set, and one that was rung before it makes the word visible. The receiver stores
+ * TAKEN with release after its last read; once the sender has read that with acquire, it may use
+ * the entry, its pieces and the message's memory again. A sender that cancels a message stores
+ * `revoked`, then a fence, and then perhaps something else into the message's memory. The receiver
+ * reads `revoked` after its copy and a fence: if its copy holds any of these later stores it sees
+ * `revoked` too, and drops the copy. */
 #include "drivers/host/node_state.h"
 
 #include <string.h>
@@ -32,8 +33,10 @@ enum req_state {
     REQ_STREAM,
     REQ_POSTED,  /* in pair.posted */
     REQ_PULLING, /* in node.pulling */
-    REQ_LOOSE    /* a receive that is in no list: from one to the next */
+    REQ_LOOSE    /* a receive that is in no list, on its way from one to the next */
 };
+
+enum entry_kind { ENTRY_INLINE, ENTRY_PIECE, ENTRY_REGION, ENTRY_STREAM };
 
 #define ENTRY_NONE UINT32_MAX
 
@@ -82,7 +85,7 @@ static void req_end(struct gf_node *node, struct node_list *list, struct gf_node
     req->state = REQ_ENDED;
 }
 
-/* A peer's memory says what cannot be. */
+/* A peer's memory holds an impossible value. The link fails with the first such finding. */
 static gf_status damaged(struct gf_node *node, const struct node_pair *pair, const char *what)
 {
     if (node->link->failed == GF_OK)
@@ -93,8 +96,9 @@ static gf_status damaged(struct gf_node *node, const struct node_pair *pair, con
     return node->link->failed;
 }
 
-/* A store for the peer, before this, and its announcement that it sleeps: one of the two sees the
- * other's. */
+/* Wakes the peer if it sleeps. The fence stands between a store for the peer and the read of its
+ * `sleeps`, as one in gf_node_arm() stands between its store and its last look: at least one of
+ * the two ranks sees the other's store. */
 static void peer_wake(struct gf_node *node, const struct node_pair *pair)
 {
     gf_full_fence();
@@ -113,38 +117,42 @@ static void entry_give(struct gf_node *node, uint32_t entry)
     struct node_own *own = &node->own[entry];
     while (own->piece_count > 0)
         node->piece_stack[node->free_pieces++] = own->pieces[--own->piece_count];
-    own->req = NULL;
     node->entry_stack[node->free_entries++] = (uint16_t)entry;
 }
 
-/* Looks at some of the detached ones: has the receiver taken them? */
-static void detached_look(struct gf_node *node, uint32_t looks)
+static bool is_taken(const struct gf_node *node, uint32_t entry)
 {
-    while ((looks-- > 0) && (node->detached_count > 0)) {
+    return __atomic_load_n(&own_entry(node, entry)->state, __ATOMIC_ACQUIRE) == NODE_ENTRY_TAKEN;
+}
+
+/* Frees those of the next `count` detached entries that the receiver has taken. */
+static void detached_check(struct gf_node *node, uint32_t count)
+{
+    while ((count-- > 0) && (node->detached_count > 0)) {
         uint32_t entry;
-        if (node->detached_look >= node->detached_count) node->detached_look = 0;
-        entry = node->detached[node->detached_look];
-        if (__atomic_load_n(&own_entry(node, entry)->state, __ATOMIC_ACQUIRE) == NODE_ENTRY_TAKEN) {
-            node->detached[node->detached_look] = node->detached[--node->detached_count];
+        if (node->detached_next >= node->detached_count) node->detached_next = 0;
+        entry = node->detached[node->detached_next];
+        if (is_taken(node, entry)) {
+            node->detached[node->detached_next] = node->detached[--node->detached_count];
             entry_give(node, entry);
         } else {
-            node->detached_look++;
+            node->detached_next++;
         }
     }
 }
 
 static void detach(struct gf_node *node, uint32_t entry)
 {
-    node->own[entry].req = NULL;
     node->detached[node->detached_count++] = (uint16_t)entry;
 }
 
-/* Two looks for each that is taken keep most of them free, without a look at those of just now. */
+/* Two checks for each entry that is used keep most of them free, and seldom meet one that has only
+ * just been announced. */
 static uint32_t entry_take(struct gf_node *node)
 {
-    if (node->detached_count > NODE_DETACHED_MAX / 4) detached_look(node, 2);
+    if (node->detached_count > NODE_DETACHED_MAX / 4) detached_check(node, 2);
     if ((node->free_entries == 0) || (node->free_pieces < NODE_PIECES / 2))
-        detached_look(node, node->detached_count);
+        detached_check(node, node->detached_count);
     return (node->free_entries == 0) ? ENTRY_NONE : node->entry_stack[--node->free_entries];
 }
 
@@ -156,33 +164,51 @@ static uint32_t piece_take(struct gf_node *node, uint32_t entry)
     return piece;
 }
 
-/* Has the receiver taken it? Ends the request then, and says so. */
-static bool send_look(struct gf_node *node, struct gf_node_req *req)
+/* Ends the request if the receiver has taken its entry. True: it has ended. */
+static bool send_check(struct gf_node *node, struct gf_node_req *req)
 {
-    if (__atomic_load_n(&own_entry(node, req->entry)->state, __ATOMIC_ACQUIRE) != NODE_ENTRY_TAKEN)
-        return false;
+    if (!is_taken(node, req->entry)) return false;
     entry_give(node, req->entry);
     req_end(node, (req->state == REQ_STREAM) ? &node->streams : &node->sends, req, GF_OK);
     return true;
 }
 
-static void sends_look(struct gf_node *node)
+static void sends_check(struct gf_node *node)
 {
     for (struct gf_node_req *req = node->sends.first, *next; req != NULL; req = next) {
         next = req->next;
-        (void)send_look(node, req);
+        (void)send_check(node, req);
     }
+}
+
+/* Is there no room for a request more? */
+static bool requests_are_full(struct gf_node *node)
+{
+    if (node->requests_under_way >= node->requests_max) sends_check(node);
+    return node->requests_under_way >= node->requests_max;
 }
 
 /* ---- sending ---- */
 
-static bool in_region(const struct gf_node *node, const void *data, size_t size_bytes,
-                      uint64_t *where_out)
+/* Data in front of the region has an offset that is larger than any region. */
+static bool in_region(const struct gf_node *node, const void *data, size_t size_bytes)
 {
-    uintptr_t at = (uintptr_t)data - (uintptr_t)node->memory; /* huge where it lies before */
-    if ((at >= node->region_bytes) || (size_bytes > node->region_bytes - at)) return false;
-    *where_out = at;
-    return true;
+    uintptr_t offset = (uintptr_t)data - (uintptr_t)node->memory;
+    return (offset < node->region_bytes) && (size_bytes <= node->region_bytes - offset);
+}
+
+static bool may_detach(const struct gf_node *node)
+{
+    return node->detached_count < NODE_DETACHED_MAX;
+}
+
+static enum entry_kind kind_of(const struct gf_node *node, const void *data, size_t size_bytes)
+{
+    if (size_bytes <= NODE_INLINE_BYTES) return ENTRY_INLINE;
+    if ((size_bytes <= NODE_PIECE_BYTES) && may_detach(node) &&
+        (node->free_pieces > NODE_PIECES / 2))
+        return ENTRY_PIECE;
+    return in_region(node, data, size_bytes) ? ENTRY_REGION : ENTRY_STREAM;
 }
 
 static void announce(struct gf_node *node, struct node_pair *pair, uint32_t entry)
@@ -196,7 +222,8 @@ static void announce(struct gf_node *node, struct node_pair *pair, uint32_t entr
     peer_wake(node, pair);
 }
 
-/* Fills pieces that the receiver has emptied; GF_OK: some. */
+/* Fills pieces that the receiver has emptied. GF_OK: at least one. A message that has no receive
+ * yet leaves half of the pieces to others. */
 static gf_status stream_fill(struct gf_node *node, struct gf_node_req *req)
 {
     struct node_entry *entry = own_entry(node, req->entry);
@@ -209,14 +236,14 @@ static gf_status stream_fill(struct gf_node *node, struct gf_node_req *req)
     while (req->done_bytes < req->size_bytes) {
         size_t left = req->size_bytes - req->done_bytes;
         size_t bytes = (left < NODE_PIECE_BYTES) ? left : NODE_PIECE_BYTES;
-        uint32_t turn = (uint32_t)(req->done_bytes / NODE_PIECE_BYTES % NODE_STREAM_PIECES);
+        uint32_t slot = (uint32_t)(req->done_bytes / NODE_PIECE_BYTES % NODE_STREAM_PIECES);
         if (req->done_bytes - taken > (NODE_STREAM_PIECES - 1) * NODE_PIECE_BYTES) break;
-        if (turn >= own->piece_count) {
-            detached_look(node, 4);
+        if (slot >= own->piece_count) {
+            detached_check(node, 4);
             if (node->free_pieces <= (wanted ? 0 : NODE_PIECES / 2)) break;
-            entry->stream.pieces[turn] = piece_take(node, req->entry);
+            entry->stream.pieces[slot] = piece_take(node, req->entry);
         }
-        memcpy(node->memory + node_piece_at(&node->plan, own->pieces[turn]),
+        memcpy(node->memory + node_piece_at(&node->plan, own->pieces[slot]),
                req->data + req->done_bytes, bytes);
         req->done_bytes += bytes;
         __atomic_store_n(&entry->stream.filled_bytes, req->done_bytes, __ATOMIC_RELEASE);
@@ -225,19 +252,50 @@ static gf_status stream_fill(struct gf_node *node, struct gf_node_req *req)
     return status;
 }
 
+/* The bytes of an ENTRY_INLINE or ENTRY_PIECE are copied to `offset` in this rank's memory, and the
+ * send has ended. While too many such entries wait for their receivers, it ends once its entry is
+ * taken. */
+static void send_copy(struct gf_node *node, struct gf_node_req *req, uint64_t offset)
+{
+    struct node_entry *entry = own_entry(node, req->entry);
+    bool detached = may_detach(node);
+    if (req->size_bytes > 0) memcpy(node->memory + offset, req->data, req->size_bytes);
+    entry->where = offset;
+    entry->awaited = !detached;
+    if (detached)
+        detach(node, req->entry);
+    else
+        req_begin(node, req, &node->sends, REQ_SEND);
+}
+
+static void send_region(struct gf_node *node, struct gf_node_req *req)
+{
+    struct node_entry *entry = own_entry(node, req->entry);
+    entry->where = (uint64_t)(req->data - node->memory);
+    entry->awaited = 1;
+    req_begin(node, req, &node->sends, REQ_SEND);
+}
+
+static void send_stream(struct gf_node *node, struct gf_node_req *req)
+{
+    struct node_entry *entry = own_entry(node, req->entry);
+    entry->where = NODE_WHERE_PIECES;
+    entry->awaited = 1;
+    entry->stream.filled_bytes = 0;
+    req_begin(node, req, &node->streams, REQ_STREAM);
+    (void)stream_fill(node, req);
+}
+
 gf_status gf_node_send_post(struct gf_node *node, uint32_t to, uint64_t tag, const void *data,
                             size_t size_bytes, struct gf_node_req *req)
 {
     struct node_pair *pair = node_pair_of(node, to);
     struct node_entry *entry;
     uint32_t index;
-    bool may_detach;
     GF_ASSERT((pair != NULL) && (pair->memory != NULL));
-    if (node->requests_under_way >= node->requests_max) sends_look(node);
-    if (node->requests_under_way >= node->requests_max) return GF_FULL;
+    if (requests_are_full(node)) return GF_FULL;
     if ((index = entry_take(node)) == ENTRY_NONE)
-        return GF_FULL; /* many were cancelled, and nobody has looked at them */
-    may_detach = node->detached_count < NODE_DETACHED_MAX;
+        return GF_FULL; /* many were cancelled, and their receivers have not come to them yet */
     entry = own_entry(node, index);
     entry->tag = tag;
     entry->size_bytes = size_bytes;
@@ -251,27 +309,13 @@ gf_status gf_node_send_post(struct gf_node *node, uint32_t to, uint64_t tag, con
                                 .entry = index,
                                 .answer = GF_OK,
                                 .state = REQ_ENDED};
-    if (size_bytes <= NODE_INLINE_BYTES) {
-        entry->where = (uint64_t)(entry->bytes - node->memory);
-        if (size_bytes > 0) memcpy(entry->bytes, data, size_bytes);
-    } else if (may_detach && (size_bytes <= NODE_PIECE_BYTES) &&
-               (node->free_pieces > NODE_PIECES / 2)) {
-        entry->where = node_piece_at(&node->plan, piece_take(node, index));
-        memcpy(node->memory + entry->where, data, size_bytes);
-    } else {
-        may_detach = false;
-        if (!in_region(node, data, size_bytes, &entry->where)) entry->where = NODE_WHERE_PIECES;
-    }
-    entry->awaited = !may_detach;
-    node->own[index].req = may_detach ? NULL : req;
-    if (may_detach) {
-        detach(node, index);
-    } else if (entry->where == NODE_WHERE_PIECES) {
-        entry->stream.filled_bytes = 0;
-        req_begin(node, req, &node->streams, REQ_STREAM);
-        (void)stream_fill(node, req);
-    } else {
-        req_begin(node, req, &node->sends, REQ_SEND);
+    switch (kind_of(node, data, size_bytes)) {
+    case ENTRY_INLINE: send_copy(node, req, (uint64_t)(entry->bytes - node->memory)); break;
+    case ENTRY_PIECE:
+        send_copy(node, req, node_piece_at(&node->plan, piece_take(node, index)));
+        break;
+    case ENTRY_REGION: send_region(node, req); break;
+    case ENTRY_STREAM: send_stream(node, req); break;
     }
     announce(node, pair, index);
     node->link->sent_bytes += size_bytes;
@@ -281,7 +325,7 @@ gf_status gf_node_send_post(struct gf_node *node, uint32_t to, uint64_t tag, con
 
 /* ---- receiving ---- */
 
-/* A sender that does not wait for its end is not woken by it. */
+/* A sender whose request has ended already is not woken. */
 static void entry_taken(struct gf_node *node, const struct node_pair *pair,
                         struct node_entry *entry)
 {
@@ -290,57 +334,77 @@ static void entry_taken(struct gf_node *node, const struct node_pair *pair,
     if (awaited) peer_wake(node, pair);
 }
 
-/* Copies some of a message that is matched. GF_OK: something moved, perhaps it has ended, or it
- * never was (REQ_LOOSE); GF_AGAIN: nothing is there yet. */
+/* Some of a message that lies whole in its sender's memory. */
+static void whole_copy(struct gf_node *node, const struct node_pair *pair, struct gf_node_req *req)
+{
+    size_t left = req->size_bytes - req->done_bytes;
+    size_t bytes = (left < NODE_COPY_BYTES) ? left : NODE_COPY_BYTES;
+    if (bytes > 0)
+        memcpy(req->data + req->done_bytes, pair->memory + req->where + req->done_bytes, bytes);
+    req->done_bytes += bytes;
+    node->copied_bytes += bytes;
+}
+
+/* What the sender has filled of a message in pieces. GF_AGAIN: nothing more than before. */
+static gf_status stream_copy(struct gf_node *node, const struct node_pair *pair,
+                             struct gf_node_req *req)
+{
+    struct node_entry *entry = node_entry_of(pair->memory, &pair->plan, req->entry);
+    uint64_t filled = __atomic_load_n(&entry->stream.filled_bytes, __ATOMIC_ACQUIRE);
+    if ((filled < req->done_bytes) || (filled > req->size_bytes) ||
+        (filled - req->done_bytes > NODE_STREAM_PIECES * NODE_PIECE_BYTES))
+        return damaged(node, pair, "pieces of a message do not follow each other");
+    if (filled == req->done_bytes) {
+        if (__atomic_load_n(&entry->revoked, __ATOMIC_RELAXED) == 0) return GF_AGAIN;
+        req->done_bytes = req->size_bytes; /* pull() drops it */
+        return GF_OK;
+    }
+    while (req->done_bytes < filled) {
+        size_t left = filled - req->done_bytes;
+        size_t bytes = (left < NODE_PIECE_BYTES) ? left : NODE_PIECE_BYTES;
+        uint32_t slot = (uint32_t)(req->done_bytes / NODE_PIECE_BYTES % NODE_STREAM_PIECES);
+        uint32_t piece = __atomic_load_n(&entry->stream.pieces[slot], __ATOMIC_RELAXED);
+        if (piece >= NODE_PIECES) return damaged(node, pair, "there is no such piece");
+        memcpy(req->data + req->done_bytes, pair->memory + node_piece_at(&pair->plan, piece),
+               bytes);
+        req->done_bytes += bytes;
+        node->copied_bytes += bytes;
+        __atomic_store_n(&entry->taken_bytes, req->done_bytes, __ATOMIC_RELEASE);
+    }
+    if (req->done_bytes < req->size_bytes) peer_wake(node, pair);
+    return GF_OK;
+}
+
+/* The message was cancelled: its receive leaves the list, as if nothing had come for it. */
+static void pull_revoked(struct gf_node *node, struct gf_node_req *req)
+{
+    list_remove(&node->pulling, req);
+    req->done_bytes = 0;
+    req->state = REQ_LOOSE;
+}
+
+/* Copies some of a message that is matched. GF_OK: something moved, and the receive may have ended
+ * or be REQ_LOOSE because the message was cancelled; GF_AGAIN: nothing to copy yet. */
 static gf_status pull(struct gf_node *node, struct gf_node_req *req)
 {
     struct node_pair *pair = node_pair_of(node, req->peer);
     struct node_entry *entry = node_entry_of(pair->memory, &pair->plan, req->entry);
-    if (req->where != NODE_WHERE_PIECES) {
-        size_t left = req->size_bytes - req->done_bytes;
-        size_t bytes = (left < NODE_TURN_BYTES) ? left : NODE_TURN_BYTES;
-        if (bytes > 0)
-            memcpy(req->data + req->done_bytes, pair->memory + req->where + req->done_bytes, bytes);
-        req->done_bytes += bytes;
-        node->turn_bytes += bytes;
-    } else {
-        uint64_t filled = __atomic_load_n(&entry->stream.filled_bytes, __ATOMIC_ACQUIRE);
-        if ((filled < req->done_bytes) || (filled > req->size_bytes) ||
-            (filled - req->done_bytes > NODE_STREAM_PIECES * NODE_PIECE_BYTES))
-            return damaged(node, pair, "pieces of a message do not follow each other");
-        if (filled == req->done_bytes) {
-            if (__atomic_load_n(&entry->revoked, __ATOMIC_RELAXED) == 0) return GF_AGAIN;
-            req->done_bytes = req->size_bytes; /* it never was, below */
-        }
-        while (req->done_bytes < filled) {
-            size_t left = filled - req->done_bytes;
-            size_t bytes = (left < NODE_PIECE_BYTES) ? left : NODE_PIECE_BYTES;
-            uint32_t piece = __atomic_load_n(
-                &entry->stream.pieces[req->done_bytes / NODE_PIECE_BYTES % NODE_STREAM_PIECES],
-                __ATOMIC_RELAXED);
-            if (piece >= NODE_PIECES) return damaged(node, pair, "there is no such piece");
-            memcpy(req->data + req->done_bytes, pair->memory + node_piece_at(&pair->plan, piece),
-                   bytes);
-            req->done_bytes += bytes;
-            node->turn_bytes += bytes;
-            __atomic_store_n(&entry->taken_bytes, req->done_bytes, __ATOMIC_RELEASE);
-        }
-        if (req->done_bytes < req->size_bytes) peer_wake(node, pair);
-    }
-    if (req->done_bytes < req->size_bytes) return GF_OK;
+    gf_status status = GF_OK;
+    if (req->where != NODE_WHERE_PIECES)
+        whole_copy(node, pair, req);
+    else
+        status = stream_copy(node, pair, req);
+    if ((status != GF_OK) || (req->done_bytes < req->size_bytes)) return status;
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
-    if (__atomic_load_n(&entry->revoked, __ATOMIC_RELAXED) != 0) {
-        list_remove(&node->pulling, req);
-        req->done_bytes = 0;
-        req->state = REQ_LOOSE;
-    } else {
+    if (__atomic_load_n(&entry->revoked, __ATOMIC_RELAXED) != 0)
+        pull_revoked(node, req);
+    else
         req_end(node, &node->pulling, req, GF_OK);
-    }
     entry_taken(node, pair, entry);
     return GF_OK;
 }
 
-/* The receive, of no list, is what this entry is for. */
+/* Gives the message of this entry to a receive that is in no list. */
 static gf_status match(struct gf_node *node, struct node_pair *pair, struct gf_node_req *req,
                        uint32_t index)
 {
@@ -352,8 +416,7 @@ static gf_status match(struct gf_node *node, struct node_pair *pair, struct gf_n
     req->entry = index;
     req->where = where;
     if (__atomic_load_n(&entry->revoked, __ATOMIC_RELAXED) != 0) {
-        list_remove(&node->pulling, req);
-        req->state = REQ_LOOSE; /* it never was */
+        pull_revoked(node, req);
         entry_taken(node, pair, entry);
         return GF_OK;
     }
@@ -385,7 +448,7 @@ static void unexpected_add(struct node_pair *pair, uint32_t entry)
     pair->last = (uint16_t)(entry + 1);
 }
 
-/* The oldest of the messages put aside that has this tag; taken out of the list. */
+/* Takes the oldest message with this tag out of the list; ENTRY_NONE: there is none. */
 static uint32_t unexpected_take(struct node_pair *pair, uint64_t tag)
 {
     uint16_t before = 0;
@@ -409,7 +472,7 @@ static uint32_t unexpected_take(struct node_pair *pair, uint64_t tag)
     return ENTRY_NONE;
 }
 
-/* A receive of no list: what has come for it, or it waits. */
+/* Gives a receive that is in no list the oldest message with its tag, or posts it. */
 static gf_status receive(struct gf_node *node, struct node_pair *pair, struct gf_node_req *req)
 {
     gf_status status = GF_OK;
@@ -430,8 +493,7 @@ gf_status gf_node_recv_post(struct gf_node *node, uint32_t from, uint64_t tag, v
 {
     struct node_pair *pair = node_pair_of(node, from);
     GF_ASSERT((pair != NULL) && (pair->memory != NULL));
-    if (node->requests_under_way >= node->requests_max) sends_look(node);
-    if (node->requests_under_way >= node->requests_max) return GF_FULL;
+    if (requests_are_full(node)) return GF_FULL;
     *req = (struct gf_node_req){.tag = tag,
                                 .data = data,
                                 .size_bytes = size_bytes,
@@ -439,7 +501,7 @@ gf_status gf_node_recv_post(struct gf_node *node, uint32_t from, uint64_t tag, v
                                 .answer = GF_AGAIN,
                                 .state = REQ_LOOSE};
     node->requests_under_way++;
-    (void)receive(node, pair, req); /* what is damaged progress() tells */
+    (void)receive(node, pair, req); /* the next progress() reports damage */
     return GF_OK;
 }
 
@@ -460,11 +522,12 @@ static gf_status arrived(struct gf_node *node, struct node_pair *pair, uint32_t 
     return (status < 0) ? status : receive(node, pair, req);
 }
 
-/* Takes what a peer has announced, until this turn has copied enough; GF_OK: all. */
+/* Takes what a peer has announced until this call has copied enough. Then the bell stays set,
+ * because there may be more. */
 static gf_status ring_take(struct gf_node *node, struct node_pair *pair, uint32_t slot)
 {
     const uint32_t *ring = node_ring_of(node->memory, &node->plan, slot);
-    while (node->turn_bytes < NODE_TURN_BYTES) {
+    while (node->copied_bytes < NODE_COPY_BYTES) {
         uint32_t word =
             __atomic_load_n(&ring[pair->popped % node->plan.ring_words], __ATOMIC_ACQUIRE);
         uint32_t lap = ((pair->popped / node->plan.ring_words) & 1) ^ 1;
@@ -476,13 +539,12 @@ static gf_status ring_take(struct gf_node *node, struct node_pair *pair, uint32_
         pair->popped++;
         if ((status = arrived(node, pair, word)) < 0) return status;
     }
-    __atomic_store_n(node_bell_of(node->memory, &node->plan, slot), 1,
-                     __ATOMIC_RELAXED); /* there may be more */
+    __atomic_store_n(node_bell_of(node->memory, &node->plan, slot), 1, __ATOMIC_RELAXED);
     return GF_OK;
 }
 
-/* Eight bells a look. GF_OK: some rang. */
-static gf_status bells_look(struct gf_node *node)
+/* Reads eight bells at once. GF_OK: at least one rang. */
+static gf_status bells_check(struct gf_node *node)
 {
     gf_status answer = GF_AGAIN;
     for (uint32_t first = 0; first < node->pair_count; first += 8) {
@@ -508,7 +570,7 @@ static gf_status streams_move(struct gf_node *node)
     for (struct gf_node_req *req = node->streams.first, *next; req != NULL; req = next) {
         gf_status status;
         next = req->next;
-        if (send_look(node, req)) {
+        if (send_check(node, req)) {
             answer = GF_OK;
             continue;
         }
@@ -526,7 +588,7 @@ static gf_status pulls_move(struct gf_node *node)
     for (struct gf_node_req *req = node->pulling.first, *next; req != NULL; req = next) {
         gf_status status;
         next = req->next;
-        if (node->turn_bytes >= NODE_TURN_BYTES) return GF_OK;
+        if (node->copied_bytes >= NODE_COPY_BYTES) return GF_OK;
         status = pull(node, req);
         if ((status >= 0) && (req->state == REQ_LOOSE))
             status = receive(node, node_pair_of(node, req->peer), req);
@@ -537,16 +599,16 @@ static gf_status pulls_move(struct gf_node *node)
 }
 
 /* GF_OK: something moved. */
-static gf_status turn(struct gf_node *node)
+static gf_status progress(struct gf_node *node)
 {
     gf_status answer = GF_AGAIN;
     gf_status status;
-    node->turn_bytes = 0;
+    node->copied_bytes = 0;
     if ((node->streams.first != NULL) && ((status = streams_move(node)) != GF_AGAIN))
         answer = status;
     if ((answer >= 0) && (node->pulling.first != NULL) && ((status = pulls_move(node)) != GF_AGAIN))
         answer = status;
-    if ((answer >= 0) && ((status = bells_look(node)) != GF_AGAIN)) answer = status;
+    if ((answer >= 0) && ((status = bells_check(node)) != GF_AGAIN)) answer = status;
     return answer;
 }
 
@@ -556,18 +618,18 @@ bool gf_node_progress(struct gf_node *node)
     if (node->armed) gf_node_woken(node);
     node->armed = false;
     if ((node->unanswered > 0) || (node->device.given >= 0)) gf_node_serve(node);
-    return turn(node) == GF_OK;
+    return progress(node) == GF_OK;
 }
 
 gf_status gf_node_test(struct gf_node *node, struct gf_node_req *req)
 {
-    if ((req->state == REQ_SEND) || (req->state == REQ_STREAM)) (void)send_look(node, req);
+    if ((req->state == REQ_SEND) || (req->state == REQ_STREAM)) (void)send_check(node, req);
     return req->answer;
 }
 
 /* ---- ending ---- */
 
-/* A send that was given up: its entry is free again once the receiver has come upon it. */
+/* Cancels a send. Its entry is free again once the receiver has come to it. */
 static void revoke(struct gf_node *node, struct gf_node_req *req)
 {
     struct node_list *list = (req->state == REQ_STREAM) ? &node->streams : &node->sends;
@@ -582,9 +644,9 @@ void gf_node_cancel(struct gf_node *node, struct gf_node_req *req)
     switch ((enum req_state)req->state) {
     case REQ_SEND:
     case REQ_STREAM:
-        if (send_look(node, req)) return;
+        if (send_check(node, req)) return;
         revoke(node, req);
-        peer_wake(node, pair); /* with its fence: from here on the caller may write there */
+        peer_wake(node, pair); /* after its fence the caller may write to the memory */
         return;
     case REQ_POSTED: req_end(node, &pair->posted, req, GF_ERR_ABORTED); return;
     case REQ_PULLING:
@@ -613,9 +675,9 @@ void gf_node_messages_end(struct gf_node *node)
 
 void gf_node_messages_begin(struct gf_node *node)
 {
-    node->free_entries = node->free_pieces = node->detached_count = node->detached_look = 0;
+    node->free_entries = node->free_pieces = node->detached_count = node->detached_next = 0;
     for (uint32_t entry = node->plan.entries; entry > 0; entry--) {
-        node->own[entry - 1] = (struct node_own){.req = NULL};
+        node->own[entry - 1].piece_count = 0;
         node->entry_stack[node->free_entries++] = (uint16_t)(entry - 1);
     }
     while (node->free_pieces < NODE_PIECES) {
@@ -633,16 +695,17 @@ int gf_node_wake_fd(const struct gf_node *node)
     return node->shared ? node->socket_fd : -1;
 }
 
-/* GF_OK: something moved, or a send that is awaited has ended. */
-static gf_status look(struct gf_node *node)
+/* GF_OK: something moved, or an awaited send has ended. */
+static gf_status check_all(struct gf_node *node)
 {
     uint32_t under_way = node->requests_under_way;
-    sends_look(node);
-    if (turn(node) != GF_AGAIN) return GF_OK;
+    sends_check(node);
+    if (progress(node) != GF_AGAIN) return GF_OK;
     return (node->requests_under_way != under_way) ? GF_OK : GF_AGAIN;
 }
 
-/* The announcement, a fence, and one look more at all that it may have come too late for. */
+/* Announces the sleep, and after a fence checks once more for what a peer stored before it could
+ * read the announcement: peer_wake(). */
 bool gf_node_arm(struct gf_node *node)
 {
     if (!node->shared) return true;
@@ -650,5 +713,5 @@ bool gf_node_arm(struct gf_node *node)
     node->armed = true;
     __atomic_store_n(&node_head_of(node->memory, &node->plan)->sleeps, 1, __ATOMIC_RELAXED);
     gf_full_fence();
-    return look(node) == GF_AGAIN;
+    return check_all(node) == GF_AGAIN;
 }

@@ -39,7 +39,7 @@
 #define NODE_PIECE_BYTES ((size_t)8192 + 64)
 #define NODE_PIECES 64u
 #define NODE_STREAM_PIECES 4u /* a message that leaves in pieces has so many at once, at most */
-#define NODE_TURN_BYTES ((size_t)256 << 10) /* copied in one turn, about */
+#define NODE_COPY_BYTES ((size_t)256 << 10) /* about so much is copied in one progress() */
 
 #define NODE_LINE_BYTES 64u
 
@@ -172,7 +172,6 @@ struct node_pair {
 
 /* What a rank keeps of an entry of its own table. */
 struct node_own {
-    struct gf_node_req *req; /* NULL: detached, or free */
     uint16_t piece_count;
     uint16_t pieces[NODE_STREAM_PIECES];
 };
@@ -224,9 +223,9 @@ struct gf_node {
     } device;
 
     uint32_t pair_count;
-    uint32_t up_count;  /* of them */
-    uint32_t undecided; /* peers */
-    size_t turn_bytes;  /* copied in this turn */
+    uint32_t up_count;   /* of them */
+    uint32_t undecided;  /* peers */
+    size_t copied_bytes; /* in this progress() */
     uint32_t requests_under_way;
     struct node_list sends;   /* whole ones that are awaited */
     struct node_list streams; /* in pieces */
@@ -234,7 +233,7 @@ struct gf_node {
     uint32_t free_entries;
     uint32_t free_pieces;
     uint32_t detached_count; /* entries that are neither free nor of a request */
-    uint32_t detached_look;
+    uint32_t detached_next;  /* of them, to be checked */
 
     struct node_peer *peers; /* [ranks_max] */
     struct node_pair *pairs; /* [plan.slots] */

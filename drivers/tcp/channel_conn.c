@@ -277,18 +277,22 @@ __attribute__((format(printf, 5, 6))) static outcome ended(struct channel *chann
     return OUTCOME_EVENT;
 }
 
-/* The process at the other end may run: this end gives the connection up. */
-static outcome give_up(struct channel *channel, struct conn *conn,
-                       struct gf_channel_event *event_out, const struct gf_frame_header *header)
+/* Both give the connection up. The process at the other end may still run. */
+static outcome malformed(struct channel *channel, struct conn *conn,
+                         const struct gf_frame_header *header, struct gf_channel_event *event_out)
 {
     gf_conn_leave(channel, conn, GF_FRAME_GIVEN_UP);
-    if (header == NULL)
-        return ended(channel, conn, GF_CHANNEL_BROKE, event_out,
-                     "sent a frame whose MAC does not fit: it was changed, repeated or put in on "
-                     "the way");
     return ended(channel, conn, GF_CHANNEL_BROKE, event_out,
                  "sent a malformed frame (magic %08x, protocol %u, header %u, payload %u bytes)",
                  header->magic, header->protocol, header->header_bytes, header->payload_bytes);
+}
+static outcome forged(struct channel *channel, struct conn *conn,
+                      struct gf_channel_event *event_out)
+{
+    gf_conn_leave(channel, conn, GF_FRAME_GIVEN_UP);
+    return ended(channel, conn, GF_CHANNEL_BROKE, event_out,
+                 "sent a frame whose MAC does not fit: it was changed, repeated or put in on the "
+                 "way");
 }
 
 /* Of a connection that ended by `error`, 0: it was closed. Silence is no proof. A kernel resets a
@@ -346,27 +350,39 @@ static outcome frame_take(struct channel *channel, struct conn *conn,
     return OUTCOME_EVENT;
 }
 
-/* The header alone and then just its payload: what follows stays in the kernel, so that its file
- * descriptor stays readable for as long as there is something to do. */
-outcome gf_conn_take(struct channel *channel, struct conn *conn, struct gf_channel_event *event_out)
+static outcome not_whole(struct channel *channel, struct conn *conn, gf_status status,
+                         struct gf_channel_event *event_out)
+{
+    return (status == GF_AGAIN) ? OUTCOME_NOTHING : lost(channel, conn, errno, event_out);
+}
+
+/* Reads the header, and then no more than the rest of its frame: what follows stays in the kernel,
+ * so that the descriptor stays readable for as long as there is something to do. */
+static outcome frame_read(struct channel *channel, struct conn *conn,
+                          struct gf_channel_event *event_out)
 {
     unsigned char *in = conn_in(channel, conn);
-    struct gf_frame_header header = {0};
-    uint32_t frame_bytes = 0;
-    if (conn->state == CONN_LEAVING) leaving_take(channel, conn);
-    if (conn->state != CONN_UP) return OUTCOME_NOTHING;
-    if (conn->waits_to_send) flush_counted(channel, conn, conn->out_bytes > 0);
+    uint32_t mac_bytes = conn->authenticated ? GF_AUTH_MAC_BYTES : 0;
     gf_status status = gf_socket_read(conn->fd, in, &conn->in_bytes, GF_FRAME_HEADER_BYTES);
-    if (status == GF_OK) {
-        header = gf_frame_header_get(in);
-        if (!header_is_good(channel, &header)) return give_up(channel, conn, event_out, &header);
-        frame_bytes = GF_FRAME_HEADER_BYTES + header.payload_bytes;
-        status = gf_socket_read(conn->fd, in, &conn->in_bytes,
-                                frame_bytes + (conn->authenticated ? GF_AUTH_MAC_BYTES : 0));
-    }
-    if (status == GF_AGAIN) return OUTCOME_NOTHING;
-    if (status < 0) return lost(channel, conn, errno, event_out);
+    if (status != GF_OK) return not_whole(channel, conn, status, event_out);
+    struct gf_frame_header header = gf_frame_header_get(in);
+    if (!header_is_good(channel, &header)) return malformed(channel, conn, &header, event_out);
+    uint32_t frame_bytes = GF_FRAME_HEADER_BYTES + header.payload_bytes;
+    status = gf_socket_read(conn->fd, in, &conn->in_bytes, frame_bytes + mac_bytes);
+    if (status != GF_OK) return not_whole(channel, conn, status, event_out);
     if (conn->authenticated && !gf_auth_mac_fits(&conn->mac_in, in, frame_bytes, in + frame_bytes))
-        return give_up(channel, conn, event_out, NULL);
+        return forged(channel, conn, event_out);
     return frame_take(channel, conn, &header, event_out);
+}
+
+outcome gf_conn_take(struct channel *channel, struct conn *conn, struct gf_channel_event *event_out)
+{
+    switch (conn->state) {
+    case CONN_LEAVING: leaving_take(channel, conn); break;
+    case CONN_UP:
+        if (conn->waits_to_send) flush_counted(channel, conn, conn->out_bytes > 0);
+        return frame_read(channel, conn, event_out);
+    case CONN_FREE: break;
+    }
+    return OUTCOME_NOTHING;
 }

@@ -1,11 +1,11 @@
 /* The socket link: messages between ranks of different nodes, over connections that were proven
- * before they came here.
+ * before they were adopted.
  *
- * A message goes straight from where it lies to where it is to lie. Its bytes travel in frames of
+ * A message goes straight from the sender's memory to the receiver's. Its bytes travel in frames of
  * at most 256 KiB; a pair of ranks has setup.streams connections. Stream 0 carries everything, the
  * others carry MORE alone.
  *
- *     frame    what it says                              what the other end does
+ *     frame    what it means                             what the other end does
  *     HELLO    my credit, how many requests I have       may begin messages from here on
  *     BEGIN    the first bytes of a message, by credit   writes them to its receive, or to a block
  *     WANT     there is a message; takes no credit       remembers it
@@ -23,33 +23,34 @@
  *                 all bytes are the kernel's: ends
  *
  * A message up to half of the credit, 256 KiB at most (128 KiB where a pair has several streams),
- * leaves whole where credit allows it. Of a larger one the first 64 KiB at most leave by credit, so
- * that the way of READY is not waited for, and half of the credit stays with the others. Where a
- * large receive is posted before its message, READY is here when the send is posted: then there is
- * no round trip at all.
+ * leaves whole where credit allows it. Of a larger one at most the first 64 KiB leave by credit, so
+ * that they travel while READY does, and half of the credit stays with the others. Where a large
+ * receive is posted before its message, READY has arrived when the send is posted: then there is no
+ * round trip at all.
  *
- * Why it cannot stand still. Whatever arrives is read at once, whether or not a receive is posted:
+ * Why it cannot deadlock. Whatever arrives is read at once, whether or not a receive is posted:
  * BEGIN has its room in the credit's blocks, MORE in a posted receive, and the other frames have no
- * payload. So the kernel's buffers empty as long as both ends poll, what is filled into a stream
+ * payload. So the kernel's buffers empty as long as both ends poll, what is put into a stream
  * leaves, and no frame waits for a receive. A send that has no credit, or is too large for it, has
- * said so (WANT, BEGIN) and waits for READY alone. READY leaves when that message's own receive is
- * posted, before everything else on stream 0, and takes no credit. So each message depends on its
- * own receive, whatever the other messages of either direction do, and whatever the order of posts.
- * What each end remembers of the other is bounded by the other's requests: early READYs and WANTs
- * are no more than requests_max each, which HELLO compares.
+ * been announced (WANT, BEGIN) and waits for READY alone. READY leaves when that message's own
+ * receive is posted, before everything else on stream 0, and takes no credit. So each message
+ * depends on its own receive, whatever the other messages of either direction do, and whatever the
+ * order of posts. What each end remembers of the other is bounded by the other's requests: early
+ * READYs and WANTs are no more than requests_max each, which HELLO compares.
  *
  * Why each message meets its own receive. A BEGIN meets the oldest posted receive with its tag, a
  * receive the oldest late message with its tag; READY names tag and number, and MORE repeats both.
  * Two messages under way between two ranks never share a tag (link.h). Messages with the same tag
  * one after the other begin on stream 0 in the order of their posts. MORE on another stream may be
- * faster than the BEGIN before it, whose bytes its message still lacks; a WANT lacks none, so what
- * it announced begins on stream 0, behind it. A number that the peer keeps for a receive that ended
- * otherwise is taken back by UNREADY, on the same stream behind its READY; a message that had met
- * it by then finds nobody, and its bytes are dropped.
+ * faster than the BEGIN before it, whose bytes its message still lacks; after a WANT no bytes are
+ * lacking, so what it announced begins on stream 0, after it. Where a receive ended otherwise while
+ * the peer keeps its number, UNREADY takes the number back, on the same stream after its READY; a
+ * message that had met the number by then finds no receive, and its bytes are dropped.
  *
- * progress() reads from the peer whose message is awaited longest without asking first, and else
- * asks the kernel once what is ready (edge-triggered, so nothing is armed anew). Streams that have
- * more to do than one turn allows stay in a list. Nothing is allocated after open. */
+ * progress() reads from the peer whose message is awaited longest without asking epoll first, and
+ * otherwise asks it once which streams are ready (edge-triggered, so nothing is armed anew).
+ * Streams that have more to do than one call allows stay in a list. Nothing is allocated after
+ * open. */
 #include "drivers/tcp/link_tcp_state.h"
 #include "drivers/descriptors.h"
 
@@ -66,9 +67,9 @@
 _Static_assert(sizeof(struct gf_req) % 64 == 0, "requests lie in an array");
 
 #define EVENTS_MAX 32
-#define UNASKED_MAX 4 /* reads of who is awaited, between two questions to the kernel about all */
-#define TURNS_UNASKED 256u /* so often all are asked, though there is only one: strangers, too */
-#define FLUSH_NS UINT64_C(200000000) /* close() waits so long for what was sent */
+#define UNASKED_MAX 4      /* reads without epoll_wait() between two calls of it */
+#define TURNS_UNASKED 256u /* one call of progress() in so many asks epoll even with one stream */
+#define FLUSH_NS UINT64_C(200000000) /* close() waits so long until all is sent */
 
 static struct gf_tcp_link *tcp_of(struct gf_link *link)
 {
@@ -123,7 +124,7 @@ void gf_tcp_mismatch(struct gf_req *req, uint32_t got_bytes)
 
 /* ---- posting ---- */
 
-/* The front has looked at the arguments. */
+/* drivers/link.c has checked the arguments. */
 static gf_status post_check(struct gf_tcp_link *tcp, uint32_t peer, size_t size_bytes)
 {
     GF_ASSERT((peer < tcp->setup.world) && (peer != tcp->setup.rank) &&
@@ -156,7 +157,7 @@ static gf_status recv_post(struct gf_link *link, uint32_t from, uint64_t tag, gf
     struct gf_tcp_link *tcp = tcp_of(link);
     gf_status status = post_check(tcp, from, size_bytes);
     if (status != GF_OK) return status;
-    /* What came before its connection ended can still be had. */
+    /* A message that arrived before its connection ended can still be received. */
     if (tcp->peers[from].notified && (gf_tcp_late_find(&tcp->peers[from], tag) == TCP_NONE))
         return gf_tcp_peer_refuse(&tcp->peers[from]);
     req_begin(tcp, req, false, from, tag, data, (uint32_t)size_bytes);
@@ -187,7 +188,7 @@ void gf_tcp_stream_list(struct gf_tcp_stream *stream)
     tcp->ready_last = stream;
 }
 
-/* One call of the kernel: whatever became ready since the last one. */
+/* Asks epoll once for whatever became ready since the last call. */
 static void events_take(struct gf_tcp_link *tcp)
 {
     struct epoll_event events[EVENTS_MAX];
@@ -208,7 +209,7 @@ static void events_take(struct gf_tcp_link *tcp)
     }
 }
 
-/* Each stream of the list once; what has more to do puts itself there again. */
+/* Serves each stream of the list once. A stream that has more to do adds itself again. */
 static bool ready_serve(struct gf_tcp_link *tcp)
 {
     struct gf_tcp_stream *stream = tcp->ready;
@@ -225,9 +226,10 @@ static bool ready_serve(struct gf_tcp_link *tcp)
     return moved;
 }
 
-/* The peer whose message is awaited longest has most often sent it: its socket is read without
- * asking first. False: no such read is of use, or all are to be asked; where there is no other
- * stream, and the kernel has room for what this one sends, nothing is to be asked. */
+/* The message that is awaited longest has most often arrived, so its socket is read without asking
+ * epoll. False: no such read is of use, or epoll is due. Where this is the only stream, and the
+ * kernel has room for what it sends, epoll is due once in TURNS_UNASKED calls, because connections
+ * of strangers are reported there too. */
 static bool awaited_read(struct gf_tcp_link *tcp, bool *moved_out)
 {
     struct gf_req *req = tcp->oldest;
@@ -240,7 +242,7 @@ static bool awaited_read(struct gf_tcp_link *tcp, bool *moved_out)
     if (!alone && (stream->listed || (tcp->unasked == UNASKED_MAX))) return false;
     if (tcp->unasked < UNASKED_MAX) tcp->unasked++;
     if (stream->listed)
-        stream->readable = true; /* ready_serve() looks */
+        stream->readable = true; /* ready_serve() reads */
     else
         *moved_out = gf_tcp_stream_read(stream);
     return true;
@@ -254,7 +256,7 @@ static bool streams_progress(struct gf_tcp_link *tcp)
     if (tcp->data_due) (void)gf_tcp_data_poll(tcp, gf_clock_monotonic.now_ns(&gf_clock_monotonic));
     moved = ready_serve(tcp) || moved;
     if (tcp->gone_count > 0)
-        moved = gf_tcp_gone_tell(tcp, gf_clock_monotonic.now_ns(&gf_clock_monotonic)) || moved;
+        moved = gf_tcp_gone_report(tcp, gf_clock_monotonic.now_ns(&gf_clock_monotonic)) || moved;
     return moved;
 }
 
@@ -269,7 +271,7 @@ static bool arm(struct gf_link *link)
 {
     struct gf_tcp_link *tcp = tcp_of(link);
     if (!tcp->is_open || (link->failed != GF_OK)) return false;
-    if (tcp->unasked > 0) events_take(tcp); /* what was read is still on the kernel's list */
+    if (tcp->unasked > 0) events_take(tcp); /* epoll still reports streams that were read */
     return (tcp->ready == NULL) && !tcp->data_due;
 }
 
@@ -287,7 +289,8 @@ static void *part_take(struct parts *parts, size_t bytes)
     return part;
 }
 
-/* Few peers have more, so that two slices and more of an exchange leave without a word first. */
+/* With few peers each has more credit, so that two or more slices of an exchange leave before their
+ * receives are announced. */
 static uint32_t credit_share(uint32_t ranks_max)
 {
     uint32_t bytes = TCP_CREDIT_BYTES_ALL / ((ranks_max > 1) ? ranks_max - 1 : 1);
@@ -304,9 +307,9 @@ static struct gf_link_setup setup_filled(const struct gf_link_setup *setup)
     return filled;
 }
 
-/* Both measures and hands out, again at each reset: this rank's own place has no memory, and it is
- * another one in the next generation. What is written at open comes first; the blocks of peers that
- * never connect are not touched. */
+/* Both measures and hands out, again at each reset: the peer with this rank's own number has no
+ * memory, and that number changes with the generation. What is written at open comes first; the
+ * blocks of peers that never connect are not touched. */
 static void lay(const struct gf_link_setup *setup, struct parts *parts)
 {
     uint32_t ranks_max = setup->ranks_max;
@@ -371,7 +374,7 @@ static void peers_init(struct gf_tcp_link *tcp)
     }
 }
 
-/* One descriptor wakes a sleeper: streams are put there as they come. */
+/* The epoll descriptor wakes a sleeper. Streams are added to it as they are adopted. */
 static gf_status wakes_take(struct gf_tcp_link *tcp)
 {
     struct epoll_event data = {.events = EPOLLIN, .data.ptr = tcp->data};
@@ -392,7 +395,7 @@ static void wakes_give(struct gf_tcp_link *tcp)
     if (fd >= 0) (void)close(fd);
 }
 
-static void network_tell(const struct gf_tcp_link *tcp)
+static void network_log(const struct gf_tcp_link *tcp)
 {
     if (tcp->setup.adopts) return;
     gf_log_line(&tcp->setup.log, GF_LOG_INFO, "link: sockets, %u a pair, devices %s",
@@ -439,12 +442,12 @@ static gf_status open_link(const struct gf_link_setup *setup, void *state,
         return status;
     }
     tcp->is_open = true;
-    network_tell(tcp);
+    network_log(tcp);
     *link_out = &tcp->link;
     return GF_OK;
 }
 
-/* Is something of what was sent not with the peer's kernel yet? */
+/* Has the kernel of some peer not acknowledged all that was sent? */
 static bool leaves(struct gf_tcp_link *tcp)
 {
     for (uint32_t id = 0; id < tcp->setup.world; id++) {
@@ -459,8 +462,8 @@ static bool leaves(struct gf_tcp_link *tcp)
     return false;
 }
 
-/* A connection that is closed while unread bytes lie in it is reset, and what was sent and has not
- * arrived is lost: some peer may still need it. */
+/* The kernel resets a connection that is closed while it holds unread bytes, and drops what was
+ * sent and has not arrived, which some peer may still need. */
 static void flush(struct gf_tcp_link *tcp)
 {
     uint64_t until_ns = gf_clock_monotonic.now_ns(&gf_clock_monotonic) + FLUSH_NS;

@@ -52,11 +52,11 @@ static struct gf_tcp_link *tcp_of(void *user)
     return user;
 }
 
-/* It is proven (data.h). */
+/* Adopts a proven connection (data.h). */
 static void connected(void *user, uint32_t peer, uint32_t stream, int fd)
 {
     struct gf_tcp_link *tcp = tcp_of(user);
-    if (tcp->peers[peer].ended) { /* another stream's end was read since: that is told */
+    if (tcp->peers[peer].ended) { /* the end of another stream was read since, and is reported */
         (void)close(fd);
         return;
     }
@@ -235,14 +235,14 @@ static gf_status network_connect(struct gf_tcp_link *tcp, struct gf_tcp_peer *pe
     gf_status status;
     if (head->addr_count == 0)
         return gf_fault_set(&tcp->link.fault, GF_ERR_DATA, peer->id, "connect", 0,
-                            "rank %u tells no address", peer->id);
+                            "the endpoint of rank %u has no address", peer->id);
     if ((now_ns - tcp->data_ns >= DATA_POLL_NS) && ((status = gf_tcp_data_poll(tcp, now_ns)) < 0))
         return status;
     if (peer->met_ns == 0) {
         peer->met_ns = now_ns;
         peer->addr_count = head->addr_count;
         memcpy(peer->addrs, head->addrs, head->addr_count * sizeof peer->addrs[0]);
-        tcp->descriptors_fit = false; /* looked at when all have been met */
+        tcp->descriptors_fit = false; /* checked when all peers have been met */
     } else if (!tcp->descriptors_fit && ((status = data_limit_check(tcp)) < 0)) {
         return status;
     }

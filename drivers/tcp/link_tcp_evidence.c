@@ -1,23 +1,23 @@
-/* Is the way to a peer broken? By the kernel's evidence alone, so a peer that computes, does not
- * read, or sits behind a slow card is never said to be cut off.
+/* Is the network to a peer broken? Only the kernel's evidence counts, so a peer that computes, does
+ * not read, or has a slow network card is never reported as cut off.
  *
- *     no connection     it was dialled, and does not come: what the kernel said of that
- *     one that ended    said a second later (link_tcp_peer.c). The control channel would have said
- *                       before that that the peer's process has ended, or left on purpose
- *     one that stands   what was sent is not acknowledged. A peer's kernel acknowledges without its
- *                       process
+ *     no connection       it was dialled and not accepted: the error that the kernel gave
+ *     one that has ended  reported a second later (link_tcp_peer.c). If the peer's process has
+ *                         ended, or left on purpose, the control channel reports that before
+ *     an open one         what was sent is not acknowledged. A peer's kernel acknowledges without
+ *                         its process
  *
- * Of a connection that stands, `tcpi_retransmits` counts the retransmission timeouts since anything
+ * Of an open connection, `tcpi_retransmits` counts the retransmission timeouts since anything
  * was acknowledged: the kernel sets it to 0 with each byte that is. The timeout doubles each time.
- * So after n of them nothing was acknowledged for (2^n - 1) times the first one at least, and no
- * note of an earlier time is needed. `tcpi_probes` counts what was asked where bytes wait and may
- * not be sent: a window of zero, a device without a carrier. Any answer sets it to 0, so a peer
- * that does not read has at most one. What keepalive asks does not count: nobody waits for that.
+ * So after n of them nothing was acknowledged for at least (2^n - 1) times the first timeout, and
+ * no earlier time need be kept. `tcpi_probes` counts probes while bytes wait that may not be sent:
+ * a window of zero, a device without a carrier. Any answer sets it to 0, so a peer that does not
+ * read has at most one. Probes of keepalive do not count, because no bytes wait then.
  * `tcpi_last_ack_recv` is of no use: a peer that does not read lets it grow to 13 s, and where one
  * direction is lost the other one's traffic keeps it small.
  *
  * Where one direction is lost, both ends lack acknowledgements. They name one edge, and neither can
- * say which direction it is. */
+ * know which direction it is. */
 #include "drivers/tcp/link_tcp_state.h"
 
 #include <errno.h>
@@ -32,10 +32,11 @@
 
 #define RESENT_MIN 2u
 #define PROBES_MIN 3u /* two in a row are lost now and then where a packet of twenty is */
-/* So long nothing was acknowledged: a second, and three eighths of exchange.timeout. Where a packet
- * of twenty is lost, two timeouts in a row are met once in a minute of full load, four hardly ever;
- * and a card's queue may hold a packet for a second. More than three eighths would not be known
- * before exchange.timeout itself: after 3.0 s comes 6.2. */
+/* A connection is broken if nothing was acknowledged for three eighths of exchange.timeout, and for
+ * at least a second. Where one packet in twenty is lost, two timeouts in a row occur once in a
+ * minute of full load, and four hardly ever; a card's queue may hold a packet for a second. A
+ * larger share would be met only after exchange.timeout itself: the timeouts after 3.0 s end at 6.2
+ * s. */
 #define SILENT_MIN_NS UINT64_C(1000000000)
 static uint64_t silent_ns_of(const struct gf_tcp_link *tcp)
 {
@@ -43,13 +44,13 @@ static uint64_t silent_ns_of(const struct gf_tcp_link *tcp)
     return (part_ns > SILENT_MIN_NS) ? part_ns : SILENT_MIN_NS;
 }
 
-/* What the kernel says of a stream. */
+/* What the kernel measured of a stream. */
 struct measured {
     struct tcp_info info;
     uint32_t waiting; /* bytes that were written and not acknowledged */
 };
 
-/* False: it is not open, or no socket of TCP. */
+/* False: it is not open, or not a TCP socket. */
 static bool measure(const struct gf_tcp_stream *stream, struct measured *out)
 {
     socklen_t bytes = sizeof out->info;
@@ -63,8 +64,8 @@ static bool measure(const struct gf_tcp_stream *stream, struct measured *out)
     return true;
 }
 
-/* So long nothing was acknowledged, at least: of retransmissions tcpi_rto is the one that runs now,
- * of probes the first. */
+/* For how long nothing was acknowledged, at least. While packets are retransmitted tcpi_rto is the
+ * timeout that runs now; while probes are sent it is the first one. */
 static uint64_t unacknowledged_ns(const struct tcp_info *info)
 {
     uint64_t rto_ns = (uint64_t)info->tcpi_rto * 1000;
@@ -82,11 +83,11 @@ static bool is_broken(const struct gf_tcp_link *tcp, const struct measured *at)
            (unacknowledged_ns(&at->info) >= silent_ns_of(tcp));
 }
 
-/* ---- large packets that do not come ---- */
+/* ---- large packets that are lost ---- */
 
 /* All that was acknowledged left before the first packet of this size, and since then the kernel
- * sends again and again, or its own device takes no such packet (probes). A path that was cut at
- * that moment looks the same, so it is asked and not said. */
+ * retransmits, or its own device takes no such packet (probes). A path that was cut at that moment
+ * looks the same, so the fault's text puts it as a question. */
 static bool is_large_lost(const struct gf_tcp_stream *stream, const struct measured *at)
 {
     if ((stream->largest <= TCP_PACKET_BYTES) || (at->waiting == 0)) return false;
@@ -124,7 +125,7 @@ static void stands_say(const struct gf_tcp_peer *peer, const struct gf_tcp_strea
 
 /* ---- all together ---- */
 
-/* Of several streams the one that has waited longest says it. */
+/* Of several streams the fault names the one that has waited longest. */
 static bool stands_look(const struct gf_tcp_peer *peer, struct gf_fault *fault_out)
 {
     const struct gf_tcp_link *tcp = peer->link;
@@ -144,7 +145,7 @@ static bool stands_look(const struct gf_tcp_peer *peer, struct gf_fault *fault_o
     return true;
 }
 
-/* What the other end may have done on purpose is nobody's fault for a second. */
+/* For a second an end that the peer may have made on purpose is no fault. */
 static bool ended_look(const struct gf_tcp_peer *peer, struct gf_fault *fault_out)
 {
     int error = peer->ended_error;
@@ -155,7 +156,7 @@ static bool ended_look(const struct gf_tcp_peer *peer, struct gf_fault *fault_ou
     return true;
 }
 
-/* It was met, and some connection to it is still to come. */
+/* It was met, and some connection to it is still missing. */
 static bool is_awaited(const struct gf_tcp_peer *peer)
 {
     return (peer->met_ns != 0) && (peer->open_count < peer->link->setup.streams);

@@ -18,8 +18,8 @@ typedef enum gf_tcp_frame {
     TCP_FRAME_WANT,      /* there is such a message, and no credit for any of it */
     TCP_FRAME_READY,     /* a receive for this tag is posted, under `number` */
     TCP_FRAME_UNREADY,   /* .. and is no more */
-    TCP_FRAME_MORE,      /* of a message that was told ready, from `offset` on */
-    TCP_FRAME_NOTE       /* only what every header says: `returned` */
+    TCP_FRAME_MORE,      /* of a message whose READY has arrived, from `offset` on */
+    TCP_FRAME_NOTE       /* only what every header carries: `returned` */
 } gf_tcp_frame;
 
 struct gf_tcp_head {
@@ -35,8 +35,8 @@ struct gf_tcp_head {
 };
 
 void gf_tcp_head_put(const struct gf_tcp_head *head, unsigned char *bytes_out);
-/* False: the header was damaged on its way, or is none; *head_out is not written. Says nothing of
- * the values. */
+/* False: the header is damaged, or is none; *head_out is not written. The values are not
+ * checked. */
 bool gf_tcp_head_get(const unsigned char *bytes, struct gf_tcp_head *head_out);
 
 #endif

@@ -1,4 +1,4 @@
-/* Messages that came before their receive was posted. A peer's credit is a buffer of blocks. A
+/* Messages that arrived before their receive was posted. A peer's credit is a buffer of blocks. A
  * message takes as many blocks as its first frame needs, wherever they lie, so receives may be
  * posted in any order and leave no useless gaps. The peer takes blocks, within the credit that it
  * has; this rank gives them back.
@@ -78,7 +78,7 @@ uint32_t gf_tcp_late_add(struct gf_tcp_peer *peer, const struct gf_tcp_head *hea
     return at;
 }
 
-/* Half of it back, and nothing else on its way: then it is said by itself. */
+/* Once half of the credit is to be given back, a NOTE is due if no other frame leaves. */
 void gf_tcp_credit_give(struct gf_tcp_peer *peer, uint32_t blocks)
 {
     peer->given += blocks;
@@ -136,6 +136,6 @@ void gf_tcp_late_deliver(struct gf_tcp_peer *peer, uint32_t late, struct gf_req 
     } else {
         req->phase = (entry.bytes > 0) ? TCP_RECV_BEGUN : TCP_RECV_POSTED;
         gf_tcp_list_add(&peer->receives, req);
-        gf_tcp_recv_tell(peer, req);
+        gf_tcp_recv_notice(peer, req);
     }
 }

@@ -1,9 +1,10 @@
-/* The connections of a peer: how they come, and how they end. They end together.
+/* The connections of a peer: how they are adopted, and how they end. They end together.
  *
- * A connection mostly ends because its process has ended, or has left on purpose, and the control
- * channel reports that better: which process it was, and what follows. So the requests of a peer
- * fail a second after its connection has ended. Until then what had arrived is read, and receives
- * that are posted for it still find it. Bytes that break a rule fail the requests at once. */
+ * A connection mostly ends because the peer's process has ended, or has left on purpose. The
+ * control channel reports that better: it knows which process it was, and what follows. So the
+ * requests of a peer fail a second after its connection has ended. Until then what has arrived is
+ * read, and receives that are posted for it still find it. Bytes that break a rule fail the
+ * requests at once. */
 #include "drivers/tcp/link_tcp_state.h"
 
 #include <arpa/inet.h>
@@ -34,7 +35,8 @@ void gf_tcp_peer_init(struct gf_tcp_peer *peer)
     *peer = fresh;
     for (uint32_t s = 0; s < tcp->setup.streams; s++) {
         struct gf_tcp_stream *stream = &peer->streams[s];
-        /* Never 0, not for a moment: a child that another thread forks closes what is here. */
+        /* First, because a child that another thread forks closes the descriptor that it finds
+         * here. */
         stream->fd = -1;
         memset(stream, 0, offsetof(struct gf_tcp_stream, fd));
         memset(&stream->index, 0,
@@ -44,12 +46,12 @@ void gf_tcp_peer_init(struct gf_tcp_peer *peer)
     }
 }
 
-/* ---- how it comes ---- */
+/* ---- adopting ---- */
 
 static gf_status adopt_refuse(struct gf_tcp_link *tcp, uint32_t peer, const char *call, int error,
                               const char *why)
 {
-    /* what this rank lacks is not its peer's doing */
+    /* with an errno the fault is this rank's */
     uint32_t whose = (error != 0) ? tcp->setup.rank : peer;
     return gf_fault_set(&tcp->link.fault, (error != 0) ? GF_ERR_SYSTEM : GF_ERR_PARAM, whose, call,
                         error, "rank %u cannot take a connection to rank %u: %s", tcp->setup.rank,
@@ -88,15 +90,15 @@ gf_status gf_link_tcp_adopt(struct gf_link *link, uint32_t id, uint32_t stream_i
     return GF_OK;
 }
 
-/* ---- how it ends ---- */
+/* ---- ending ---- */
 
 static void stream_close(struct gf_tcp_stream *stream)
 {
     int fd = stream->fd;
     if (fd < 0) return;
-    stream->fd = -1; /* first: a child that is forked meanwhile closes what is here */
-    /* A child of the program may hold it, too, and what epoll watches is the connection and not
-     * this descriptor. */
+    stream->fd = -1; /* first, because a child that is forked meanwhile closes what it finds here */
+    /* epoll watches the connection, not this descriptor, and a child of the program may hold the
+     * connection too. */
     (void)epoll_ctl(stream->peer->link->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
     (void)close(fd);
 }
@@ -125,7 +127,7 @@ void gf_tcp_ends_text(const struct gf_tcp_stream *stream, char *own_out, char *o
     addr_text(&stream->there, other_out, bytes);
 }
 
-/* What the kernel measured, while the socket is open. */
+/* Describes how the connection ended, with what the kernel measured while the socket is open. */
 static void peer_text(const struct gf_tcp_stream *stream, const char *why)
 {
     struct gf_tcp_peer *peer = stream->peer;
@@ -152,7 +154,7 @@ static void peer_ends(struct gf_tcp_peer *peer, int error)
     peer->ended_ns = gf_clock_monotonic.now_ns(&gf_clock_monotonic);
     peer->link->gone_count++;
     for (uint32_t s = 0; s < peer->link->setup.streams; s++) {
-        peer->streams[s].readable = true; /* to its end */
+        peer->streams[s].readable = true; /* what has arrived is read to its end */
         gf_tcp_stream_list(&peer->streams[s]);
     }
 }
@@ -161,14 +163,14 @@ void gf_tcp_stream_ended(struct gf_tcp_stream *stream, int error)
 {
     struct gf_tcp_peer *peer = stream->peer;
     bool reads =
-        (error == EPIPE) || (error == ECONNRESET); /* what came before that may still be here */
+        (error == EPIPE) || (error == ECONNRESET); /* what arrived before may still be unread */
     if (!peer->ended) peer_text(stream, (error == 0) ? "closed there" : strerror(error));
     peer_ends(peer, error);
     if (!reads || !stream->readable) stream_close(stream);
 }
 
-/* Its requests end, with what was said of it. */
-static bool peer_tell(struct gf_tcp_peer *peer)
+/* Ends all requests of the peer with the text of its fault. */
+static bool peer_report(struct gf_tcp_peer *peer)
 {
     struct gf_tcp_link *tcp = peer->link;
     struct gf_req *req = tcp->oldest;
@@ -176,8 +178,8 @@ static bool peer_tell(struct gf_tcp_peer *peer)
     gf_tcp_peer_close(peer);
     peer->notified = true;
     tcp->gone_count--;
-    peer->tells = NULL;
-    peer->tells_last = NULL;
+    peer->notices = NULL;
+    peer->notices_last = NULL;
     for (uint32_t s = 0; s < tcp->setup.streams; s++)
         peer->streams[s].sent_at = peer->streams[s].sent_count;
     while (req != NULL) {
@@ -210,21 +212,21 @@ void gf_tcp_violated(struct gf_tcp_stream *stream, const char *format, ...)
     peer_text(stream, why);
     peer_ends(peer, 0);
     (void)gf_fault_set(&tcp->link.fault, GF_ERR_LINK, peer->id, "recv", 0, "%s", peer->text);
-    (void)peer_tell(peer);
+    (void)peer_report(peer);
     tcp->link.failed = GF_ERR_LINK;
 }
 
-bool gf_tcp_gone_tell(struct gf_tcp_link *tcp, uint64_t now_ns)
+bool gf_tcp_gone_report(struct gf_tcp_link *tcp, uint64_t now_ns)
 {
     bool moved = false;
     for (uint32_t id = 0; id < tcp->setup.world; id++) {
         struct gf_tcp_peer *peer = &tcp->peers[id];
         if (!peer->ended || peer->notified || (now_ns - peer->ended_ns < tcp->gone_ns)) continue;
-        for (uint32_t s = 0; s < tcp->setup.streams; s++) { /* what has come and was not read */
+        for (uint32_t s = 0; s < tcp->setup.streams; s++) { /* what has arrived and was not read */
             for (int i = 0; (i < READS_MAX) && gf_tcp_stream_read(&peer->streams[s]); i++)
                 moved = true;
         }
-        if (!peer->notified) moved = peer_tell(peer) || moved;
+        if (!peer->notified) moved = peer_report(peer) || moved;
     }
     return moved;
 }

@@ -46,7 +46,7 @@ static void limit_text(int error, char *text_out, size_t bytes)
         (void)snprintf(text_out, bytes, "%s", text);
 }
 
-/* What forbids the way looks at the address. */
+/* What forbids a connection judges by its address, so the text holds it. */
 static void lack_say(const struct gf_tcp_link *tcp, uint32_t peer, const char *at, int error,
                      struct gf_fault *fault_out)
 {
@@ -58,7 +58,7 @@ static void lack_say(const struct gf_tcp_link *tcp, uint32_t peer, const char *a
                        tcp->setup.rank, peer, is_right ? at : "", strerror(error), error, limit);
 }
 
-/* ---- the way ---- */
+/* ---- the network ---- */
 
 static void ip_text(const struct gf_addr *addr, char *text_out)
 {
@@ -106,7 +106,7 @@ static const char *advice_of(const struct gf_tcp_link *tcp, uint32_t own, const 
                                    : "a firewall that drops it, or set link.devices";
 }
 
-/* `stream` of `peer` was dialled at `to`, and does not come. */
+/* `stream` of `peer` was dialled at `to` and has no connection yet. */
 static void reach_say(const struct gf_tcp_link *tcp, uint32_t peer, uint32_t stream,
                       const struct gf_addr *to, struct gf_fault *fault_out)
 {
@@ -144,7 +144,7 @@ bool gf_tcp_reach_failed(const struct gf_tcp_peer *peer, struct gf_fault *fault_
     uint32_t stream = 0;
     if ((tcp->addr_count == 0) || (peer->addr_count == 0)) return false;
     if (gf_data_lacks(tcp->data) == 0) {
-        /* Its kernel has answered: its process may compute. */
+        /* Its kernel has answered, and its process may be computing. */
         if (gf_data_reaches(tcp->data, peer->id)) return false;
         if (gf_data_text(tcp->data, peer->id)[0] == 0) return false;
     }

@@ -1,8 +1,7 @@
 /* The receiving half of the socket link. One system call reads the payload under way to its
- * destination, and into in[] the header that follows it. Small payloads are read together with
- * their header, and copied from there. A payload that was sent whole and is too large for that is
- * read straight into the receive that is next. System calls cost more than copies: a call takes
- * as long as a copy of 20 KiB. */
+ * destination, and the header that follows it into in[] (read_parts()). Small payloads are read
+ * together with their header and copied from there, because a system call takes as long as a copy
+ * of 20 KiB. */
 #include "drivers/tcp/link_tcp_state.h"
 
 #include <errno.h>
@@ -11,50 +10,50 @@
 
 #include "drivers/checksum.h"
 
-#define LARGE_BYTES (16u << 10) /* behind so much payload a header alone is read ahead */
+#define LARGE_BYTES (16u << 10) /* after so much payload only a header is read ahead */
 #define AHEAD_BYTES 64u
 #define AWAITED_BYTES 256u
 
 /* ---- receives ---- */
 
-void gf_tcp_recv_tell(struct gf_tcp_peer *peer, struct gf_req *req)
+void gf_tcp_recv_notice(struct gf_tcp_peer *peer, struct gf_req *req)
 {
     if (req->phase != TCP_RECV_REVOKED) {
         if (req->number != 0) return;
         if (++peer->number == 0) peer->number = 1;
         req->number = peer->number;
     }
-    GF_ASSERT(!req->telling);
-    req->telling = true;
-    req->tell_next = NULL;
-    if (peer->tells_last != NULL)
-        peer->tells_last->tell_next = req;
+    GF_ASSERT(!req->notice_due);
+    req->notice_due = true;
+    req->notice_next = NULL;
+    if (peer->notices_last != NULL)
+        peer->notices_last->notice_next = req;
     else
-        peer->tells = req;
-    peer->tells_last = req;
+        peer->notices = req;
+    peer->notices_last = req;
     gf_tcp_stream_list(&peer->streams[0]);
 }
 
-static void untell(struct gf_tcp_peer *peer, struct gf_req *req)
+static void notice_drop(struct gf_tcp_peer *peer, struct gf_req *req)
 {
-    struct gf_req **at = &peer->tells;
+    struct gf_req **at = &peer->notices;
     struct gf_req *before = NULL;
-    if (!req->telling) return;
+    if (!req->notice_due) return;
     while (*at != req) {
         before = *at;
-        at = &before->tell_next;
+        at = &before->notice_next;
     }
-    *at = req->tell_next;
-    if (peer->tells_last == req) peer->tells_last = before;
-    req->telling = false;
+    *at = req->notice_next;
+    if (peer->notices_last == req) peer->notices_last = before;
+    req->notice_due = false;
 }
 
-/* It ends without having met the message that it was told for: the peer must not keep its number,
- * which the next message with this tag would leave under. */
+/* Ends a receive that has not met its message. If READY has left, UNREADY must follow: the peer
+ * would send the next message with this tag under the number of a receive that is gone. */
 static void recv_revoke(struct gf_tcp_peer *peer, struct gf_req *req, gf_status answer)
 {
-    bool notified = (req->number != 0) && !req->telling;
-    untell(peer, req);
+    bool notified = (req->number != 0) && !req->notice_due;
+    notice_drop(peer, req);
     gf_tcp_list_remove(&peer->receives, req);
     if (!notified || peer->ended) {
         gf_tcp_req_end(req, answer);
@@ -62,8 +61,8 @@ static void recv_revoke(struct gf_tcp_peer *peer, struct gf_req *req, gf_status 
     }
     req->phase = TCP_RECV_REVOKED;
     req->later = answer;
-    gf_tcp_recv_tell(peer, req);
-    (void)gf_tcp_stream_write(&peer->streams[0]); /* most often it ends here */
+    gf_tcp_recv_notice(peer, req);
+    (void)gf_tcp_stream_write(&peer->streams[0]); /* most often UNREADY leaves here */
 }
 
 void gf_tcp_recv_begin(struct gf_tcp_peer *peer, struct gf_req *req)
@@ -72,7 +71,7 @@ void gf_tcp_recv_begin(struct gf_tcp_peer *peer, struct gf_req *req)
     if (late == TCP_NONE) {
         req->phase = TCP_RECV_POSTED;
         gf_tcp_list_add(&peer->receives, req);
-        if (req->size > gf_tcp_whole_bytes_in(peer)) gf_tcp_recv_tell(peer, req);
+        if (req->size > gf_tcp_whole_bytes_in(peer)) gf_tcp_recv_notice(peer, req);
     } else if (peer->late[late].here) {
         gf_tcp_late_deliver(peer, late, req);
     } else {
@@ -88,7 +87,7 @@ void gf_tcp_recv_cancel(struct gf_tcp_peer *peer, struct gf_req *req)
 
 /* ---- a frame begins ---- */
 
-/* The oldest whose message has not begun here; MORE on another stream may have been faster. */
+/* The oldest receive whose message has not begun. MORE on another stream may have come before. */
 static struct gf_req *recv_find(const struct gf_tcp_peer *peer, uint64_t tag)
 {
     struct gf_req *req = peer->receives.first;
@@ -126,7 +125,7 @@ static void hello_take(struct gf_tcp_stream *stream)
     }
 }
 
-/* Its payload goes to memory that is posted. */
+/* The payload of this frame goes to the memory of a posted receive. */
 static void payload_to(struct gf_tcp_stream *stream, struct gf_req *req)
 {
     stream->target = TCP_TO_REQUEST;
@@ -135,7 +134,8 @@ static void payload_to(struct gf_tcp_stream *stream, struct gf_req *req)
     req->given += stream->head.bytes;
 }
 
-/* A large message never comes whole: its receive may have told READY, which would be left over. */
+/* A large message never arrives whole, because its receive may have sent READY, which would be left
+ * over at the sender. */
 static bool begin_is_valid(const struct gf_tcp_head *head, uint32_t blocks_left,
                            uint32_t whole_bytes)
 {
@@ -173,7 +173,7 @@ static void begin_take(struct gf_tcp_stream *stream)
         stream->block_at = 0;
         return;
     }
-    gf_tcp_credit_give(peer, blocks); /* its bytes need no room */
+    gf_tcp_credit_give(peer, blocks); /* its bytes take no block */
     req->began = true;
     if ((head->size != req->size) && (req->phase == TCP_RECV_POSTED)) {
         gf_tcp_mismatch(req, head->size);
@@ -187,10 +187,11 @@ static void begin_take(struct gf_tcp_stream *stream)
         return;
     }
     if (!wants) payload_to(stream, req);
-    if (wants || (head->bytes < head->size)) gf_tcp_recv_tell(peer, req);
+    if (wants || (head->bytes < head->size)) gf_tcp_recv_notice(peer, req);
 }
 
-/* A receive that was cancelled, or was of another size, leaves a message that nobody wants. */
+/* A receive that was cancelled, or was of another size, leaves a message without a receive, which
+ * is dropped. */
 static void more_take(struct gf_tcp_stream *stream)
 {
     struct gf_tcp_peer *peer = stream->peer;
@@ -204,14 +205,14 @@ static void more_take(struct gf_tcp_stream *stream)
     }
     if ((head->size != req->size) && (req->phase == TCP_RECV_POSTED)) {
         gf_tcp_mismatch(req, head->size);
-        untell(peer, req);
+        notice_drop(peer, req);
         gf_tcp_list_remove(&peer->receives, req);
         gf_tcp_req_end(req, GF_ERR_MISMATCH);
         return;
     }
     if ((head->size != req->size) || (head->offset > req->size) ||
         (head->bytes > req->size - head->offset) || (head->bytes > req->size - req->given) ||
-        ((head->bytes == 0) && (req->size > 0)) || req->telling) {
+        ((head->bytes == 0) && (req->size > 0)) || req->notice_due) {
         gf_tcp_violated(stream, "bytes %u to %u of a message of %u, of which %u have come already",
                         head->offset, head->offset + head->bytes, req->size, req->given);
         return;
@@ -238,7 +239,7 @@ static void frame_end(struct gf_tcp_stream *stream)
     if (target == TCP_TO_REQUEST) {
         req->done += head->bytes;
         if (req->done < req->size) return;
-        untell(peer, req);
+        notice_drop(peer, req);
         gf_tcp_list_remove(&peer->receives, req);
         gf_tcp_req_end(req, GF_OK);
     } else if (target == TCP_TO_LATE) {
@@ -285,10 +286,10 @@ static void frame_begin(struct gf_tcp_stream *stream)
 
 /* ---- bytes ---- */
 
-/* Where the next bytes of the payload go, at most parts_max pieces of memory; *bytes_out: how many
- * all take. */
-static int target_parts(const struct gf_tcp_stream *stream, struct iovec *parts, int parts_max,
-                        uint32_t *bytes_out)
+/* Where the next bytes of the payload under way belong, as at most parts_max pieces of memory;
+ * *bytes_out is how many bytes these hold. */
+static int payload_parts(const struct gf_tcp_stream *stream, struct iovec *parts, int parts_max,
+                         uint32_t *bytes_out)
 {
     const struct gf_tcp_peer *peer = stream->peer;
     uint32_t block = stream->block;
@@ -311,7 +312,8 @@ static int target_parts(const struct gf_tcp_stream *stream, struct iovec *parts,
         unsigned char *base = peer->blocks + (size_t)block * TCP_BLOCK_BYTES + at;
         uint32_t bytes = TCP_BLOCK_BYTES - at;
         uint32_t run = block;
-        while ((bytes < left) && (peer->chain[run] == run + 1)) { /* neighbours are one piece */
+        while ((bytes < left) &&
+               (peer->chain[run] == run + 1)) { /* adjacent blocks are one piece */
             run++;
             bytes += TCP_BLOCK_BYTES;
         }
@@ -325,18 +327,11 @@ static int target_parts(const struct gf_tcp_stream *stream, struct iovec *parts,
     return count;
 }
 
-/* `bytes` have come to where target_parts() said. */
-static void target_advance(struct gf_tcp_stream *stream, const struct iovec *parts, uint32_t bytes)
+/* The next bytes of the payload are where they belong, at `at`. */
+static void payload_advance(struct gf_tcp_stream *stream, const void *at, uint32_t bytes)
 {
     const struct gf_tcp_peer *peer = stream->peer;
-    uint32_t left = bytes;
-    if (peer->link->setup.checksum) {
-        for (int i = 0; left > 0; i++) {
-            uint32_t some = (parts[i].iov_len < left) ? (uint32_t)parts[i].iov_len : left;
-            stream->checksum = gf_crc32c(stream->checksum, parts[i].iov_base, some);
-            left -= some;
-        }
-    }
+    if (peer->link->setup.checksum) stream->checksum = gf_crc32c(stream->checksum, at, bytes);
     stream->left -= bytes;
     if (stream->target != TCP_TO_LATE) return;
     stream->block_at += bytes;
@@ -346,9 +341,10 @@ static void target_advance(struct gf_tcp_stream *stream, const struct iovec *par
     }
 }
 
-/* What lies at `from` goes where it belongs; how much of it, less than a header, is left: nothing
- * where the stream has ended. It may lie in the memory of a receive that it goes to, then never
- * before where it goes. */
+/* Takes the next bytes of the stream, which lie at `from`: headers are read, and payload is copied
+ * to where it belongs unless it lies there. Returns how many bytes at the end are less than a
+ * header, or 0 where the stream has ended. `from` may be in the memory of the receive that the
+ * payload belongs to, at or after its destination. */
 static uint32_t take(struct gf_tcp_stream *stream, const unsigned char *from, uint32_t have)
 {
     while (stream->fd >= 0) {
@@ -367,10 +363,10 @@ static uint32_t take(struct gf_tcp_stream *stream, const unsigned char *from, ui
         while ((have > 0) && (stream->left > 0)) {
             struct iovec part;
             uint32_t bytes;
-            (void)target_parts(stream, &part, 1, &bytes);
+            (void)payload_parts(stream, &part, 1, &bytes);
             if (bytes > have) bytes = have;
             if (part.iov_base != from) memmove(part.iov_base, from, bytes);
-            target_advance(stream, &part, bytes);
+            payload_advance(stream, part.iov_base, bytes);
             from += bytes;
             have -= bytes;
         }
@@ -380,113 +376,100 @@ static uint32_t take(struct gf_tcp_stream *stream, const unsigned char *from, ui
     return (stream->fd >= 0) ? have : 0;
 }
 
-/* What lies in in[]; less than a header stays. */
-static void take_buffered(struct gf_tcp_stream *stream)
-{
-    uint32_t left = take(stream, stream->in + stream->in_at, stream->in_end - stream->in_at);
-    memmove(stream->in, stream->in + stream->in_end - left, left);
-    stream->in_end = left;
-    stream->in_at = 0;
-}
+/* ---- reading ---- */
 
-/* How much is read into in[] behind `direct` bytes of the payload under way: small messages whole;
- * of a large one that is awaited little more than its header, for what comes here is copied. */
-static uint32_t ahead_bytes(const struct gf_tcp_stream *stream, uint32_t direct)
-{
-    const struct gf_req *awaited = stream->peer->receives.first;
-    uint32_t room = TCP_IN_BYTES - stream->in_end;
-    if (direct < stream->left) return 0;
-    if (direct >= LARGE_BYTES) return AHEAD_BYTES;
-    if ((awaited != NULL) && (awaited->size >= LARGE_BYTES) && (room > AWAITED_BYTES))
-        return AWAITED_BYTES;
-    return room;
-}
-
-/* The receive whose message comes next, whole behind one header, unless another frame does. */
+/* The receive whose message is expected next, whole behind one header; NULL: none is. Another
+ * frame may arrive in its place. */
 static const struct gf_req *whole_expected(const struct gf_tcp_stream *stream)
 {
     const struct gf_req *req = stream->peer->receives.first;
-    if (stream->in_payload || (stream->in_end > 0) || (stream->index != 0) || (req == NULL))
+    if (stream->in_payload || (stream->held > 0) || (stream->index != 0) || (req == NULL))
         return NULL;
     bool whole = (req->size >= LARGE_BYTES) && (req->size <= gf_tcp_whole_bytes_in(stream->peer));
     return (whole && (req->phase == TCP_RECV_POSTED) && !req->began) ? req : NULL;
 }
 
-/* Header and payload of that message by one call. What else came instead is taken from where it
- * came to. */
-static void whole_take(struct gf_tcp_stream *stream, const struct iovec *parts, uint32_t got)
+/* How much is read into in[] after `payload` bytes: whole small messages, but little more than the
+ * header of a large message that is awaited, because what is read there is copied once more. */
+static uint32_t ahead_bytes(const struct gf_tcp_stream *stream, uint32_t payload)
 {
-    uint32_t head = (got < TCP_HEAD_BYTES) ? got : TCP_HEAD_BYTES;
-    uint32_t size = (uint32_t)parts[1].iov_len;
-    uint32_t received = (got - head < size) ? got - head : size;
-    const unsigned char *end = (const unsigned char *)parts[1].iov_base + received;
-    stream->in_end = head;
-    if (head < TCP_HEAD_BYTES) return;
-    (void)take(stream, stream->in, head);
-    uint32_t left = take(stream, parts[1].iov_base, received);
-    stream->in_at = TCP_HEAD_BYTES - left;
-    stream->in_end = got - received;
-    memcpy(stream->in + stream->in_at, end - left, left);
-    take_buffered(stream);
+    const struct gf_req *awaited = stream->peer->receives.first;
+    if (payload >= LARGE_BYTES) return AHEAD_BYTES;
+    if ((awaited != NULL) && (awaited->size >= LARGE_BYTES)) return AWAITED_BYTES;
+    return TCP_IN_BYTES;
 }
 
-/* Behind in[in_end], the payload under way and what follows it. */
-static void direct_take(struct gf_tcp_stream *stream, const struct iovec *parts, uint32_t direct,
-                        uint32_t got)
+/* Where the next bytes of the stream are read to, as pieces of memory in the order of the stream:
+ *
+ *     a payload is under way             its destination, in[]
+ *     a whole large message is expected  in[] for its header, its receive's memory, in[]
+ *     otherwise                          in[]
+ *
+ * The last piece begins at in + TCP_HEAD_BYTES. *bytes_out is how many bytes all pieces hold. */
+static int read_parts(struct gf_tcp_stream *stream, struct iovec *parts, uint32_t *bytes_out)
 {
-    uint32_t to_target = (got < direct) ? got : direct;
-    target_advance(stream, parts, to_target);
-    stream->in_end += got - to_target;
-    if (stream->in_payload && (stream->left == 0)) frame_end(stream);
-    if (stream->fd >= 0) take_buffered(stream);
+    unsigned char *in = stream->in;
+    const struct gf_req *whole = whole_expected(stream);
+    uint32_t payload;
+    uint32_t ahead;
+    int count;
+    if (whole != NULL) {
+        parts[0] = (struct iovec){.iov_base = in, .iov_len = TCP_HEAD_BYTES};
+        parts[1] = (struct iovec){.iov_base = whole->data, .iov_len = whole->size};
+        payload = TCP_HEAD_BYTES + whole->size;
+        count = 2;
+    } else {
+        count = payload_parts(stream, parts, TCP_PARTS_MAX, &payload);
+        if (payload < stream->left) { /* more of it follows */
+            *bytes_out = payload;
+            return count;
+        }
+    }
+    ahead = ahead_bytes(stream, payload);
+    parts[count] = (struct iovec){.iov_base = in + TCP_HEAD_BYTES, .iov_len = ahead};
+    *bytes_out = payload + ahead;
+    return count + 1;
 }
 
-/* One call of the kernel: how many bytes came. */
+/* Takes `got` bytes that were read into these pieces. Less than a header at the end of a piece is
+ * kept in front of the last one, so that the header is whole there. */
+static void parts_take(struct gf_tcp_stream *stream, const struct iovec *parts, uint32_t got)
+{
+    for (; (got > 0) && (stream->fd >= 0); parts++) {
+        const unsigned char *from = parts->iov_base;
+        uint32_t bytes = (got < parts->iov_len) ? got : (uint32_t)parts->iov_len;
+        uint32_t have = stream->held + bytes;
+        GF_ASSERT((stream->held == 0) || (from == stream->in + TCP_HEAD_BYTES));
+        stream->held = take(stream, from - stream->held, have);
+        memmove(stream->in + TCP_HEAD_BYTES - stream->held, from + bytes - stream->held,
+                stream->held);
+        got -= bytes;
+    }
+}
+
+/* One call of the kernel: how many bytes it read. */
 static uint32_t read_some(struct gf_tcp_stream *stream)
 {
     struct iovec parts[TCP_PARTS_MAX + 1];
-    const struct gf_req *whole = whole_expected(stream);
-    uint32_t direct = 0;
-    uint32_t ahead;
-    int count;
-    struct msghdr message = {.msg_iov = parts};
+    uint32_t asked;
+    int count = read_parts(stream, parts, &asked);
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)count};
     ssize_t got;
-    if (whole != NULL) {
-        parts[0] = (struct iovec){.iov_base = stream->in, .iov_len = TCP_HEAD_BYTES};
-        parts[1] = (struct iovec){.iov_base = whole->data, .iov_len = whole->size};
-        direct = TCP_HEAD_BYTES + whole->size;
-        ahead = AHEAD_BYTES;
-        parts[2] = (struct iovec){.iov_base = stream->in + TCP_HEAD_BYTES, .iov_len = ahead};
-        count = 3;
-    } else {
-        count = target_parts(stream, parts, TCP_PARTS_MAX, &direct);
-        ahead = ahead_bytes(stream, direct);
-        parts[count] = (struct iovec){.iov_base = stream->in + stream->in_end, .iov_len = ahead};
-        if (ahead > 0) count++;
-    }
-    message.msg_iovlen = (size_t)count;
     if (count == 1)
         got = recv(stream->fd, parts[0].iov_base, parts[0].iov_len, MSG_DONTWAIT);
     else
         got = recvmsg(stream->fd, &message, MSG_DONTWAIT);
-    if (got < 0) {
-        if (errno == EINTR) return 0;
+    if ((got < 0) && (errno == EINTR)) return 0;
+    if (got <= 0) {
+        int error = (got < 0) ? errno : 0;
         stream->readable = false;
-        if ((errno != EAGAIN) && (errno != EWOULDBLOCK)) gf_tcp_stream_ended(stream, errno);
+        if ((error != EAGAIN) && (error != EWOULDBLOCK)) gf_tcp_stream_ended(stream, error);
         return 0;
     }
-    if (got == 0) {
-        stream->readable = false;
-        gf_tcp_stream_ended(stream, 0);
-        return 0;
-    }
-    /* The kernel had no more, and tells of what comes; of an end that it has told of it says
-     * nothing more. */
-    if ((uint32_t)got < direct + ahead) stream->readable = stream->hung_up;
-    if (whole != NULL)
-        whole_take(stream, parts, (uint32_t)got);
-    else
-        direct_take(stream, parts, direct, (uint32_t)got);
+    /* The kernel had no more, and epoll will report more; of an end that it has reported it reports
+     * nothing again. */
+    if ((uint32_t)got < asked) stream->readable = stream->hung_up;
+    parts_take(stream, parts, (uint32_t)got);
     return (uint32_t)got;
 }
 

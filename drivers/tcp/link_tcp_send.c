@@ -24,7 +24,7 @@ static bool batch_is_open(const struct gf_tcp_stream *stream)
            (stream->sent_count < TCP_BATCH_FRAMES_MAX) && (stream->batch_bytes < TCP_BATCH_BYTES);
 }
 
-/* Goes on with the part before where it lies behind that. */
+/* Extends the last part if these bytes follow it in memory. */
 static void part_add(struct gf_tcp_stream *stream, const unsigned char *base, uint32_t bytes)
 {
     struct iovec *last = &stream->parts[stream->part_count];
@@ -38,7 +38,7 @@ static void part_add(struct gf_tcp_stream *stream, const unsigned char *base, ui
     }
 }
 
-/* Every header says how much credit was given back. */
+/* Every header carries how much credit was given back. */
 static void head_put(struct gf_tcp_stream *stream, struct gf_tcp_head head)
 {
     struct gf_tcp_peer *peer = stream->peer;
@@ -52,7 +52,8 @@ static void head_put(struct gf_tcp_stream *stream, struct gf_tcp_head head)
     part_add(stream, at, TCP_HEAD_BYTES);
 }
 
-/* A header and the `bytes` of the message that follow: copied behind it where they are few. */
+/* A header and the next `bytes` of the message, which are copied after the header if they are
+ * few. */
 static void message_put(struct gf_tcp_stream *stream, struct gf_req *req, gf_tcp_frame kind,
                         uint32_t bytes)
 {
@@ -80,16 +81,16 @@ static void message_put(struct gf_tcp_stream *stream, struct gf_req *req, gf_tcp
 
 /* ---- what is in it ---- */
 
-/* READY and UNREADY. A cancelled receive ends when its word is written. */
-static void words_put(struct gf_tcp_stream *stream)
+/* READY and UNREADY. A cancelled receive ends when its UNREADY is put. */
+static void notices_put(struct gf_tcp_stream *stream)
 {
     struct gf_tcp_peer *peer = stream->peer;
-    while ((peer->tells != NULL) && batch_is_open(stream)) {
-        struct gf_req *req = peer->tells;
+    while ((peer->notices != NULL) && batch_is_open(stream)) {
+        struct gf_req *req = peer->notices;
         bool revoked = (req->phase == TCP_RECV_REVOKED);
-        peer->tells = req->tell_next;
-        if (peer->tells == NULL) peer->tells_last = NULL;
-        req->telling = false;
+        peer->notices = req->notice_next;
+        if (peer->notices == NULL) peer->notices_last = NULL;
+        req->notice_due = false;
         head_put(stream, (struct gf_tcp_head){.kind = revoked ? TCP_FRAME_UNREADY : TCP_FRAME_READY,
                                               .tag = req->tag,
                                               .number = req->number});
@@ -102,9 +103,10 @@ static uint32_t credit_left(const struct gf_tcp_peer *peer)
     return peer->credit_blocks - (peer->taken - peer->returned);
 }
 
-/* How much of a message leaves before its receive is known to be posted: all of a small one, or
- * nothing; of a large one its first bytes, never all: its receive tells READY in any case. Half of
- * the credit is left to small ones. 0 of more than 0: nothing. */
+/* How much of a message leaves before its receive is known to be posted: all or nothing of a small
+ * one. Of a large one some first bytes, but never all of them, because its receive sends READY in
+ * any case; half of the credit is left to small messages. 0 for a message that is not empty:
+ * nothing leaves. */
 static uint32_t first_bytes(const struct gf_tcp_peer *peer, uint32_t size)
 {
     uint32_t left = credit_left(peer);
@@ -142,8 +144,8 @@ static void begins_put(struct gf_tcp_stream *stream)
     }
 }
 
-/* The first that may leave on this stream. What was announced by WANT alone begins on stream 0,
- * behind that word: else all of it could be there before it. */
+/* The first message that may leave on this stream. One that was announced by WANT begins on stream
+ * 0, after the WANT: on another stream all of it could arrive before that. */
 static struct gf_req *more_find(const struct gf_tcp_stream *stream)
 {
     struct gf_req *req = stream->peer->sending.first;
@@ -153,7 +155,7 @@ static struct gf_req *more_find(const struct gf_tcp_stream *stream)
 }
 
 /* What a stream takes at a time, where a pair has several. The end of a message goes in smaller
- * shares, so that all of them come to its end at about the same time. */
+ * shares, so that all streams finish it at about the same time. */
 static uint32_t share_bytes(const struct gf_tcp_peer *peer, const struct gf_req *req)
 {
     uint32_t bytes = (req->size - req->given) / (2 * peer->link->setup.streams);
@@ -161,13 +163,13 @@ static uint32_t share_bytes(const struct gf_tcp_peer *peer, const struct gf_req 
     return (bytes < TCP_SHARE_BYTES_MIN) ? TCP_SHARE_BYTES_MIN : bytes;
 }
 
-/* The streams of a pair share the bytes: none is further ahead of another that can take some than
- * by a share. One whose socket is full holds up no other. */
+/* The streams of a pair share the bytes: a stream is at most a share ahead of any other that can
+ * take bytes. A stream whose socket is full holds up no other. */
 static bool is_ahead(const struct gf_tcp_stream *stream, const struct gf_req *req)
 {
     const struct gf_tcp_peer *peer = stream->peer;
     const uint32_t share = share_bytes(peer, req);
-    if (req->began && (req->given == 0)) return false; /* no other may begin it */
+    if (req->began && (req->given == 0)) return false; /* no other stream may begin it */
     for (uint32_t s = 0; s < peer->link->setup.streams; s++) {
         const struct gf_tcp_stream *other = &peer->streams[s];
         if ((other->fd >= 0) && other->writable &&
@@ -219,11 +221,11 @@ bool gf_tcp_stream_has_work(const struct gf_tcp_stream *stream)
     if (stream->batch_done < stream->batch_bytes) return true;
     if ((req != NULL) && !is_ahead(stream, req)) return true;
     if (stream->index != 0) return false;
-    return peer->greets || (peer->tells != NULL) ||
+    return peer->greets || (peer->notices != NULL) ||
            ((peer->queued.first != NULL) && peer->greeted) || note_is_due(peer);
 }
 
-/* The next to leave; false: nothing is due. */
+/* Makes the next batch. False: nothing is due. */
 static bool fill(struct gf_tcp_stream *stream)
 {
     struct gf_tcp_peer *peer = stream->peer;
@@ -244,7 +246,7 @@ static bool fill(struct gf_tcp_stream *stream)
                                                   .number = setup->rank,
                                                   .returned = setup->checksum ? 1 : 0});
         peer->greets = false;
-        words_put(stream);
+        notices_put(stream);
         if (peer->greeted) begins_put(stream);
     }
     more_put(stream);
@@ -255,7 +257,7 @@ static bool fill(struct gf_tcp_stream *stream)
 
 /* ---- writing ---- */
 
-/* The kernel has `bytes` more of the batch: the messages in them that are whole end. */
+/* The kernel took `bytes` more of the batch. The sends whose last bytes these are end. */
 static void batch_advance(struct gf_tcp_stream *stream, uint32_t bytes)
 {
     uint32_t left = bytes;
@@ -288,8 +290,9 @@ static ssize_t call_send(const struct gf_tcp_stream *stream, int flags)
     return sendmsg(stream->fd, &message, flags);
 }
 
-/* Another frame follows at once: then the kernel need not send the end of this one as a packet
- * of its own. Where none follows it would wait for the peer's acknowledgement. */
+/* Does another batch follow at once? Then the kernel need not send the end of this one in a packet
+ * of its own (MSG_MORE). Where none follows, such an end would wait for the peer's
+ * acknowledgement. */
 static bool more_follows(const struct gf_tcp_stream *stream)
 {
     const struct gf_tcp_peer *peer = stream->peer;
@@ -298,8 +301,8 @@ static bool more_follows(const struct gf_tcp_stream *stream)
     return (stream->index == 0) && peer->greeted && (peer->queued.first != NULL);
 }
 
-/* How many bytes the kernel took. Fewer than all say, as EAGAIN does, that it has no room, and
- * tells when there is some again (epoll(7), edge-triggered). */
+/* How many bytes the kernel took. Where it took fewer than all it has no room, as with EAGAIN, and
+ * epoll reports when it has some again (epoll(7), edge-triggered). */
 static uint32_t write_some(struct gf_tcp_stream *stream, uint32_t budget)
 {
     uint32_t due = stream->batch_bytes - stream->batch_done;
@@ -339,8 +342,8 @@ bool gf_tcp_stream_write(struct gf_tcp_stream *stream)
     return written > 0;
 }
 
-/* A post's message leaves at once. Those that are posted behind it, before the next progress(),
- * leave then, together: each packet costs more than the call that makes it. */
+/* The message of a post leaves at once. Messages that are posted after it and before the next
+ * progress() leave together then, because each packet costs more than the call that makes it. */
 static void post_write(struct gf_tcp_stream *stream)
 {
     uint32_t turn = stream->peer->link->turn;
@@ -352,7 +355,7 @@ static void post_write(struct gf_tcp_stream *stream)
     }
 }
 
-/* ---- posts, and the peer's words ---- */
+/* ---- posts, and what the peer announces ---- */
 
 static struct gf_req *list_find(const struct gf_tcp_list *list, uint64_t tag)
 {
@@ -368,8 +371,8 @@ static void send_numbered(struct gf_tcp_peer *peer, struct gf_req *req, uint32_t
     gf_tcp_list_add(&peer->sending, req);
 }
 
-/* An early READY has no send of its tag before it: it would have met that
- * (gf_tcp_ready_heard()). */
+/* An early READY belongs to this send: had there been an earlier one with its tag, the READY would
+ * have met that (gf_tcp_ready_heard()). */
 void gf_tcp_send_begin(struct gf_tcp_peer *peer, struct gf_req *req)
 {
     for (uint32_t i = 0; i < peer->early_count; i++) {
@@ -387,7 +390,7 @@ void gf_tcp_send_begin(struct gf_tcp_peer *peer, struct gf_req *req)
     if (req->size <= gf_tcp_whole_bytes_out(peer))
         post_write(&peer->streams[0]);
     else
-        gf_tcp_stream_list(&peer->streams[0]); /* READY may be here, and not read yet */
+        gf_tcp_stream_list(&peer->streams[0]); /* READY may have arrived and not been read yet */
 }
 
 bool gf_tcp_ready_heard(struct gf_tcp_peer *peer, uint64_t tag, uint32_t number)
@@ -411,7 +414,7 @@ bool gf_tcp_ready_heard(struct gf_tcp_peer *peer, uint64_t tag, uint32_t number)
     return true;
 }
 
-/* A send that has met the number already finds nobody. */
+/* The bytes of a send that has met the number already are dropped at the receiver. */
 void gf_tcp_unready_heard(struct gf_tcp_peer *peer, uint64_t tag, uint32_t number)
 {
     for (uint32_t i = 0; i < peer->early_count; i++) {

@@ -3,7 +3,7 @@
  * link: wrap gf_node_host_look */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/real_links.h"
-#include "firmware-tests/support/coll_world.h"
+#include "firmware-tests/support/coll_group.h"
 #include "lib/settings/settings.h"
 
 /* Slices of 64 bytes: 16 or 32 elements. */
@@ -26,7 +26,7 @@ TEST(any_count_on_any_world)
             c.elem_count = counts[rest % LENGTH(counts)];
             c.size = sizes[rest / LENGTH(counts)];
             c.root = (c.collective == GF_COLL_BROADCAST) ? (uint32_t)row % c.size : 0;
-            coll_world_run_once(&c, &world_network, row % 2 == 0);
+            coll_group_run_once(&c, &world_network, row % 2 == 0);
         }
     }
 }
@@ -43,7 +43,7 @@ TEST(values_are_combined_by_the_callers_fold)
                                   .slice_bytes = 64,
                                   .window = 3,
                                   .reduce_elem_bytes = 12};
-            coll_world_run_once(&c, &world_network, true);
+            coll_group_run_once(&c, &world_network, true);
         }
     }
 }
@@ -59,7 +59,7 @@ TEST(a_group_is_part_of_the_world_in_any_order)
                               .slice_bytes = 128,
                               .window = 4,
                               .ranks = ranks};
-        coll_world_run_once(&c, &world_network, false);
+        coll_group_run_once(&c, &world_network, false);
     }
 }
 
@@ -78,9 +78,9 @@ TEST(hundreds_of_ranks)
     halving.kind = &gf_coll_halving;
     halving.elem_count = 5000;
     server.kind = &gf_coll_server;
-    coll_world_run_once(&ring, NULL, false);
-    coll_world_run_once(&halving, &world_network, false);
-    coll_world_run_once(&server, NULL, false);
+    coll_group_run_once(&ring, NULL, false);
+    coll_group_run_once(&halving, &world_network, false);
+    coll_group_run_once(&server, NULL, false);
 }
 
 TEST(deterministic_sums_do_not_depend_on_the_position)
@@ -96,7 +96,7 @@ TEST(deterministic_sums_do_not_depend_on_the_position)
                                   .window = 4};
             if (c.collective != GF_COLL_ALLREDUCE) continue;
             assert_int_equal(c.kind != &gf_coll_ring,
-                             coll_world_same_inside(&c, &world_network, 0));
+                             coll_group_same_inside(&c, &world_network, 0));
         }
     }
 }
@@ -115,11 +115,11 @@ TEST(all_of_the_memory_asked_for_is_needed)
                                   .window = 3};
             bool is_touched = false;
             if (c.collective != GF_COLL_ALLREDUCE) continue;
-            COLL_WORLD_OPEN(world, &c, NULL);
-            coll_world_fill(&world, true);
-            coll_world_go(&world, 0);
+            COLL_GROUP_OPEN(group, &c, NULL);
+            coll_group_fill(&group, true);
+            coll_group_go(&group, 0);
             for (uint32_t i = 0; i < c.size; i++) {
-                const struct gf_coll *coll = &world.nodes[i].coll;
+                const struct gf_coll *coll = &group.nodes[i].coll;
                 size_t slot_bytes = 2 * coll->staging_bytes / coll->msg_count;
                 uint32_t fresh;
                 memset(&fresh, 0xa5, sizeof fresh);
@@ -145,14 +145,14 @@ TEST(memory_for_the_longest_vector_serves_shorter_ones)
                                   .elem_count = longest,
                                   .slice_bytes = 64,
                                   .window = 7};
-            COLL_WORLD_OPEN(world, &c, NULL);
+            COLL_GROUP_OPEN(group, &c, NULL);
             for (uint64_t elem_count = 0; elem_count <= longest; elem_count++) {
                 for (uint32_t i = 0; i < c.size; i++) {
-                    world.nodes[i].coll.plan.elem_count = elem_count;
-                    coll_world_start(&world, i, elem_count);
+                    group.nodes[i].coll.plan.elem_count = elem_count;
+                    coll_group_start(&group, i, elem_count);
                 }
-                coll_world_run(&world);
-                coll_world_expect(&world, GF_OK);
+                coll_group_run(&group);
+                coll_group_expect(&group, GF_OK);
             }
         }
     }
@@ -189,12 +189,12 @@ TEST(traffic_is_what_the_formula_says)
             } else {
                 vectors = messages = ((c.collective == GF_COLL_BROADCAST) ? 1 : 2) * (n - 1);
             }
-            COLL_WORLD_OPEN(world, &c, NULL);
-            coll_world_go(&world, 0);
+            COLL_GROUP_OPEN(group, &c, NULL);
+            coll_group_go(&group, 0);
             assert_int_equal(
-                gf_sim_counts(world.sim)->bytes_sent,
-                vectors * ((c.collective == GF_COLL_BARRIER) ? 8 : coll_world_data_bytes(&world)));
-            assert_int_equal(gf_sim_counts(world.sim)->messages_sent, messages);
+                gf_sim_counts(group.sim)->bytes_sent,
+                vectors * ((c.collective == GF_COLL_BARRIER) ? 8 : coll_group_data_bytes(&group)));
+            assert_int_equal(gf_sim_counts(group.sim)->messages_sent, messages);
         }
     }
 }
@@ -212,10 +212,10 @@ TEST(sums_that_are_not_finite_are_found_by_their_index)
         uint64_t first;
         if ((c.collective != GF_COLL_ALLREDUCE) && (c.collective != GF_COLL_REDUCE_SCATTER))
             continue;
-        COLL_WORLD_OPEN(world, &c, NULL);
-        coll_world_fill(&world, true);
-        ((float *)coll_world_data(&world, 2))[41] = 1.0f / 0.0f;
-        coll_world_bad(&world, &count, &first);
+        COLL_GROUP_OPEN(group, &c, NULL);
+        coll_group_fill(&group, true);
+        ((float *)coll_group_data(&group, 2))[41] = 1.0f / 0.0f;
+        coll_group_bad(&group, &count, &first);
         assert_int_equal(first, 41);
     }
 }
@@ -230,20 +230,20 @@ TEST(a_barrier_opens_when_the_last_has_come)
                                   .size = size,
                                   .slice_bytes = 64,
                                   .window = 2};
-            COLL_WORLD_OPEN(world, &c, &world_network);
+            COLL_GROUP_OPEN(group, &c, &world_network);
             for (uint32_t i = 0; i < size; i++) {
-                if (i != late) coll_world_start(&world, i, 0);
+                if (i != late) coll_group_start(&group, i, 0);
             }
             do {
-                for (uint32_t i = 0; i < size; i++) coll_world_poll(&world, i);
-            } while (gf_sim_advance(world.sim));
+                for (uint32_t i = 0; i < size; i++) coll_group_poll(&group, i);
+            } while (gf_sim_advance(group.sim));
             for (uint32_t i = 0; i < size; i++) {
-                if (i != late) assert_int_equal(world.nodes[i].status, GF_AGAIN);
+                if (i != late) assert_int_equal(group.nodes[i].status, GF_AGAIN);
             }
-            coll_world_start(&world, late, 0);
-            coll_world_poll(&world, late);
-            coll_world_run(&world);
-            coll_world_expect(&world, GF_OK);
+            coll_group_start(&group, late, 0);
+            coll_group_poll(&group, late);
+            coll_group_run(&group);
+            coll_group_expect(&group, GF_OK);
         }
     }
 }
@@ -260,20 +260,20 @@ TEST(a_poll_folds_about_one_slice)
                           .reduce_elem_bytes = 12};
     struct coll_node *server;
     uint64_t most = 0;
-    COLL_WORLD_OPEN(world, &c, NULL);
-    coll_world_fill(&world, true);
-    for (uint32_t i = 0; i < c.size; i++) coll_world_start(&world, i, 1);
-    server = &world.nodes[0];
+    COLL_GROUP_OPEN(group, &c, NULL);
+    coll_group_fill(&group, true);
+    for (uint32_t i = 0; i < c.size; i++) coll_group_start(&group, i, 1);
+    server = &group.nodes[0];
     while (server->status == GF_AGAIN) {
         uint64_t before = server->reduced_elems;
-        server->status = gf_coll_poll(&server->coll, gf_sim_now_ns(world.sim));
+        server->status = gf_coll_poll(&server->coll, gf_sim_now_ns(group.sim));
         if (server->reduced_elems - before > most) most = server->reduced_elems - before;
-        for (uint32_t i = 1; i < c.size; i++) coll_world_poll(&world, i);
+        for (uint32_t i = 1; i < c.size; i++) coll_group_poll(&group, i);
         /* all that can arrive has arrived before the next poll */
-        while (gf_sim_advance(world.sim)) {
+        while (gf_sim_advance(group.sim)) {
         }
     }
-    coll_world_run(&world);
-    coll_world_check(&world);
+    coll_group_run(&group);
+    coll_group_check(&group);
     assert_in_range(most, 5, 9);
 }

@@ -50,15 +50,15 @@ TEST(a_silent_rank_is_named)
                               .elem_count = 40,
                               .slice_bytes = 64,
                               .window = 2};
-        COLL_WORLD_OPEN(world, &c, NULL);
+        COLL_GROUP_OPEN(group, &c, NULL);
         for (uint32_t i = 0; i < 4; i++) {
-            if (i != 2) coll_world_start(&world, i, 0);
+            if (i != 2) coll_group_start(&group, i, 0);
         }
-        coll_world_run(&world);
+        coll_group_run(&group);
         for (uint32_t i = 0; i < 4; i++) {
             if (i == 2) continue;
-            assert_int_equal(world.nodes[i].status, GF_ERR_TIMEOUT);
-            assert_int_equal(world.nodes[i].coll.waits_for, rows[row].waits_for[i]);
+            assert_int_equal(group.nodes[i].status, GF_ERR_TIMEOUT);
+            assert_int_equal(group.nodes[i].coll.waits_for, rows[row].waits_for[i]);
         }
     }
 }
@@ -72,7 +72,7 @@ TEST(progress_puts_the_deadline_off)
                           .elem_count = 40,
                           .slice_bytes = 64,
                           .window = 2};
-    coll_world_run_once(&c, &slow, false);
+    coll_group_run_once(&c, &slow, false);
 }
 
 /* Failed by its owner in the middle: the error stays, nothing is under way, and the same memory
@@ -86,20 +86,20 @@ TEST(a_failed_collective_drains_and_starts_anew)
                               .elem_count = 400,
                               .slice_bytes = 64,
                               .window = 4};
-        COLL_WORLD_OPEN(world, &c, &world_network);
-        assert_int_equal(gf_coll_poll(&world.nodes[0].coll, 0), GF_ERR_STATE);
-        for (uint32_t i = 0; i < c.size; i++) coll_world_start(&world, i, 1);
-        for (uint32_t i = 0; i < c.size; i++) coll_world_poll(&world, i);
-        (void)gf_sim_advance(world.sim);
+        COLL_GROUP_OPEN(group, &c, &world_network);
+        assert_int_equal(gf_coll_poll(&group.nodes[0].coll, 0), GF_ERR_STATE);
+        for (uint32_t i = 0; i < c.size; i++) coll_group_start(&group, i, 1);
+        for (uint32_t i = 0; i < c.size; i++) coll_group_poll(&group, i);
+        (void)gf_sim_advance(group.sim);
         for (uint32_t i = 0; i < c.size; i++) {
-            gf_coll_fail(&world.nodes[i].coll, GF_ERR_ABORTED);
-            gf_coll_fail(&world.nodes[i].coll, GF_ERR_LINK);
+            gf_coll_fail(&group.nodes[i].coll, GF_ERR_ABORTED);
+            gf_coll_fail(&group.nodes[i].coll, GF_ERR_LINK);
         }
-        coll_world_run(&world);
-        coll_world_expect(&world, GF_ERR_ABORTED);
-        coll_world_fill(&world, false);
-        coll_world_go(&world, 2);
-        coll_world_expect(&world, GF_OK);
-        coll_world_check(&world);
+        coll_group_run(&group);
+        coll_group_expect(&group, GF_ERR_ABORTED);
+        coll_group_fill(&group, false);
+        coll_group_go(&group, 2);
+        coll_group_expect(&group, GF_OK);
+        coll_group_check(&group);
     }
 }

@@ -3,7 +3,7 @@
  * no row here, nor one in test_rules_arguments.c, fails the suite. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/hostile.h"
-#include "firmware-tests/support/rules_world.h"
+#include "firmware-tests/support/rules_context.h"
 #include "firmware-tests/support/world_setups.h"
 
 #include <sys/wait.h>
@@ -32,7 +32,7 @@ static int close_context(void)
 }
 
 /* Name; a gf_status, another VALUE, or a status where BARE of an optimizer; the answers by state,
- * in the order of the enum in rules_world.h, where the letters are explained; the call. T: the
+ * in the order of the enum in rules_context.h, where the letters are explained; the call. T: the
  * other rank never does its part. */
 #define CALLS(X)                                                                                 \
     X(abort, VALUE, "0000000000", (gf_abort(gf), 0))                                             \

@@ -1,8 +1,8 @@
 /* Each wrong argument is refused as gradientflow.h says, with words that name it: the call, the
- * answer by the letters of rules_world.h, the words. NULL: there is no log, or nothing to say. */
+ * answer by the letters of rules_context.h, the words. NULL: there is no log, or nothing to say. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/hostile.h"
-#include "firmware-tests/support/rules_world.h"
+#include "firmware-tests/support/rules_context.h"
 #include "firmware-tests/support/world_setups.h"
 
 #include <unistd.h>

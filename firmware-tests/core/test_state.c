@@ -2,7 +2,7 @@
  * uninterrupted one ends; another world goes on with what is common, and with the histories of the
  * ranks that stay. */
 #include "firmware-tests/support/suite.h"
-#include "firmware-tests/support/state_world.h"
+#include "firmware-tests/support/state_runs.h"
 
 #define STEPS 12u
 

@@ -2,7 +2,7 @@
  * names it and leaves no trace. */
 #include "firmware-tests/support/suite.h"
 #include "drivers/fnv.h"
-#include "firmware-tests/support/state_world.h"
+#include "firmware-tests/support/state_runs.h"
 
 static const struct gf_tensor few[] = {
     {.name = "bias", .elem_count = 3, .flags = GF_TENSOR_DENSE | GF_TENSOR_NO_DECAY},

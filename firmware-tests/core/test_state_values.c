@@ -2,7 +2,7 @@
  * leaves no trace, or the job trains on with finite weights that move. */
 #include "firmware-tests/support/suite.h"
 #include "drivers/fnv.h"
-#include "firmware-tests/support/state_world.h"
+#include "firmware-tests/support/state_runs.h"
 
 #define FIELD(name)                                                                            \
     {                                                                                          \

@@ -5,7 +5,7 @@
 #define CUDA_WORLD_H
 
 #include "firmware-tests/cuda/cuda_fixture.h"
-#include "firmware-tests/support/state_world.h"
+#include "firmware-tests/support/state_runs.h"
 
 struct cuda_world {
     struct cuda_fixture fixture;

@@ -4,7 +4,7 @@
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/cuda/gpu_program.h"
 #include "lib/context.h"
-#include "firmware-tests/support/state_world.h"
+#include "firmware-tests/support/state_runs.h"
 
 #define STEPS 5u
 
@@ -14,7 +14,7 @@ static const struct gf_tensor large[STATE_TENSORS] = {
     {.name = "scale", .elem_count = 4099},
     {.name = "first", .elem_count = 300001},
 };
-/* those of state_world.h, with one rule of decay: chunks go by lists */
+/* those of state_runs.h, with one rule of decay: chunks go by lists */
 static struct gf_tensor small[STATE_TENSORS];
 
 /* [rank][tensor][space_elems] what backward computes, until its copy to the device is done. */

@@ -5,7 +5,7 @@
 #include "firmware-tests/support/suite.h"
 #include "lib/context.h"
 #include "firmware-tests/cuda/late_gpu.h"
-#include "firmware-tests/support/state_world.h"
+#include "firmware-tests/support/state_runs.h"
 
 #define FAULT_STEP 10u /* behind it values are not finite */
 #define LISTED_STEPS 16u

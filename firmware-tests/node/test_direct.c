@@ -2,7 +2,7 @@
  * may lie, ranks that stop, die or differ, and operations that follow each other in the same
  * lanes. */
 #include "firmware-tests/support/suite.h"
-#include "firmware-tests/support/coll_world.h"
+#include "firmware-tests/support/coll_group.h"
 
 static const gf_collective collectives[] = {GF_COLL_ALLREDUCE, GF_COLL_REDUCE_SCATTER,
                                             GF_COLL_ALLGATHER, GF_COLL_BROADCAST, GF_COLL_BARRIER};
@@ -29,13 +29,13 @@ TEST(every_world_count_and_type_ends_with_the_right_bits)
             for (size_t n = 0; n < LENGTH(counts); n++) {
                 for (int type = 0; type < GF_TYPE_COUNT; type++) {
                     struct coll_case c = case_of(collectives[o], size, counts[n], (gf_type)type);
-                    coll_world_run_once(&c, &node_delay, false);
+                    coll_group_run_once(&c, &node_delay, false);
                     c.staged = UINT32_MAX; /* nobody's data lies in the region */
-                    coll_world_run_once(&c, &node_delay, false);
+                    coll_group_run_once(&c, &node_delay, false);
                     c.staged = 0x5a; /* some ranks' */
-                    coll_world_run_once(&c, NULL, false);
+                    coll_group_run_once(&c, NULL, false);
                     c.small_bytes = GF_DIRECT_SMALL_BYTES; /* one barrier for those that fit */
-                    coll_world_run_once(&c, &node_delay, false);
+                    coll_group_run_once(&c, &node_delay, false);
                 }
             }
         }
@@ -48,9 +48,9 @@ TEST(a_group_of_the_world_is_served)
     for (size_t o = 0; o < LENGTH(collectives); o++) {
         struct coll_case c = case_of(collectives[o], 4, 333, GF_TYPE_BF16);
         c.ranks = ranks;
-        coll_world_run_once(&c, &node_delay, false);
+        coll_group_run_once(&c, &node_delay, false);
         c.small_bytes = GF_DIRECT_SMALL_BYTES;
-        coll_world_run_once(&c, &node_delay, false);
+        coll_group_run_once(&c, &node_delay, false);
     }
 }
 
@@ -61,7 +61,7 @@ TEST(sums_do_not_depend_on_position_or_place)
         for (uint32_t way = 0; way < 4; way++) {
             struct coll_case c = case_of(GF_COLL_ALLREDUCE, size, 100, GF_TYPE_F32);
             c.small_bytes = (way & 2) ? 100 * sizeof(float) : 0; /* one barrier against two */
-            assert_true(coll_world_same_inside(&c, NULL, (way & 1) ? UINT32_MAX : 0));
+            assert_true(coll_group_same_inside(&c, NULL, (way & 1) ? UINT32_MAX : 0));
         }
     }
 }
@@ -70,12 +70,12 @@ TEST(no_message_goes_out_and_bytes_touched_are_counted)
 {
     for (uint32_t n = 2; n <= 9; n++) {
         struct coll_case c = case_of(GF_COLL_ALLREDUCE, n, 32 * n, GF_TYPE_F32);
-        COLL_WORLD_OPEN(world, &c, NULL);
-        coll_world_go(&world, 0);
-        assert_int_equal(gf_sim_counts(world.sim)->messages_sent, 0);
+        COLL_GROUP_OPEN(group, &c, NULL);
+        coll_group_go(&group, 0);
+        assert_int_equal(gf_sim_counts(group.sim)->messages_sent, 0);
         /* a block of 128 bytes, read from and written to each of n-1 */
         for (uint32_t i = 0; i < n; i++)
-            assert_int_equal(world.nodes[i].coll.bytes_mapped, 2 * 128 * (n - 1));
+            assert_int_equal(group.nodes[i].coll.bytes_mapped, 2 * 128 * (n - 1));
     }
 }
 
@@ -93,14 +93,14 @@ TEST(a_ranks_own_block_is_not_staged)
     for (uint32_t n = 2; n <= 9; n++) {
         struct coll_case c = case_of(GF_COLL_ALLREDUCE, n, 320 * n, GF_TYPE_F32);
         c.staged = UINT32_MAX;
-        COLL_WORLD_OPEN(world, &c, NULL);
-        coll_world_fill(&world, false);
+        COLL_GROUP_OPEN(group, &c, NULL);
+        coll_group_fill(&group, false);
         counting = *gf_element_ops_best();
         counting.copy = copy_count;
         copied = 0;
-        for (uint32_t i = 0; i < n; i++) world.nodes[i].coll.ops = &counting;
-        coll_world_go(&world, 0);
-        coll_world_check(&world);
+        for (uint32_t i = 0; i < n; i++) group.nodes[i].coll.ops = &counting;
+        coll_group_go(&group, 0);
+        coll_group_check(&group);
         assert_int_equal(copied, (uint64_t)n * (n - 1) * 2 * 320 * sizeof(float));
     }
 }
@@ -113,10 +113,10 @@ TEST(sums_that_are_not_finite_are_found_by_their_index)
         uint64_t first;
         c.staged = (way == 1) ? UINT32_MAX : 0;
         c.small_bytes = (way == 2) ? GF_DIRECT_SMALL_BYTES : 0;
-        COLL_WORLD_OPEN(world, &c, NULL);
-        coll_world_fill(&world, true);
-        ((float *)coll_world_data(&world, 2))[641] = 1.0f / 0.0f;
-        coll_world_bad(&world, &count, &first);
+        COLL_GROUP_OPEN(group, &c, NULL);
+        coll_group_fill(&group, true);
+        ((float *)coll_group_data(&group, 2))[641] = 1.0f / 0.0f;
+        coll_group_bad(&group, &count, &first);
         assert_int_equal(count, 1);
         assert_int_equal(first, 641);
     }
@@ -129,22 +129,22 @@ static void operations_follow(uint32_t small_bytes, uint64_t elems)
     for (uint32_t size = 2; size <= 5; size++) {
         struct coll_case c = case_of(GF_COLL_ALLREDUCE, size, elems, GF_TYPE_F32);
         c.small_bytes = small_bytes;
-        COLL_WORLD_OPEN(world, &c, NULL);
+        COLL_GROUP_OPEN(group, &c, NULL);
         for (uint64_t op = 0; op < 5 * GF_DIRECT_LANES; op++) {
             for (uint32_t i = 0; (i < size) && (small_bytes == 1); i++) /* both ways in one lane */
-                world.nodes[i].own.direct.small_bytes =
+                group.nodes[i].own.direct.small_bytes =
                     (op / GF_DIRECT_LANES % 2) ? GF_DIRECT_SMALL_BYTES : 0;
-            coll_world_fill(&world, false);
+            coll_group_fill(&group, false);
             for (uint32_t turn = 0; turn < size; turn++) {
                 uint32_t i = (uint32_t)(op + turn) % size;
-                coll_world_start(&world, i, op);
-                coll_world_poll(&world, i);
+                coll_group_start(&group, i, op);
+                coll_group_poll(&group, i);
                 /* somebody has not begun */
-                if (turn + 1 < size) assert_int_equal(world.nodes[i].status, GF_AGAIN);
+                if (turn + 1 < size) assert_int_equal(group.nodes[i].status, GF_AGAIN);
             }
-            coll_world_run(&world);
-            coll_world_expect(&world, GF_OK);
-            coll_world_check(&world);
+            coll_group_run(&group);
+            coll_group_expect(&group, GF_OK);
+            coll_group_check(&group);
         }
     }
 }
@@ -165,30 +165,30 @@ static void copies_stay(uint32_t elems)
     enum { OPS = 3 * 2 * GF_DIRECT_LANES };
     struct coll_case c = case_of(GF_COLL_ALLREDUCE, 3, elems, GF_TYPE_F32);
     c.small_bytes = GF_DIRECT_SMALL_BYTES;
-    COLL_WORLD_OPEN(world, &c, NULL);
+    COLL_GROUP_OPEN(group, &c, NULL);
     for (uint64_t op = 0; op < OPS; op++) {
         for (uint32_t i = 0; i < 3; i++) {
             if ((i == 2) && (op > 0)) continue; /* it has begun */
             for (uint32_t e = 0; e < elems; e++)
-                ((float *)coll_world_data(&world, i))[e] = (float)(op * 3 + i + e);
-            coll_world_start(&world, i, op);
+                ((float *)coll_group_data(&group, i))[e] = (float)(op * 3 + i + e);
+            coll_group_start(&group, i, op);
         }
-        assert_int_equal(gf_coll_poll(&world.nodes[2].coll, 0), GF_OK);
+        assert_int_equal(gf_coll_poll(&group.nodes[2].coll, 0), GF_OK);
         for (uint32_t e = 0; e < elems; e++)
-            ((float *)coll_world_data(&world, 2))[e] = (float)((op + 1) * 3 + 2 + e);
-        coll_world_start(&world, 2, op + 1);
-        assert_int_equal(gf_coll_poll(&world.nodes[2].coll, 0), GF_AGAIN);
+            ((float *)coll_group_data(&group, 2))[e] = (float)((op + 1) * 3 + 2 + e);
+        coll_group_start(&group, 2, op + 1);
+        assert_int_equal(gf_coll_poll(&group.nodes[2].coll, 0), GF_AGAIN);
         for (uint32_t i = 0; i < 2; i++) { /* rank 0 reads only now */
-            world.nodes[i].status = gf_coll_poll(&world.nodes[i].coll, 0);
-            assert_int_equal(world.nodes[i].status, GF_OK);
+            group.nodes[i].status = gf_coll_poll(&group.nodes[i].coll, 0);
+            assert_int_equal(group.nodes[i].status, GF_OK);
             for (uint32_t e = 0; e < elems; e++)
-                assert_true(((float *)coll_world_data(&world, i))[e] ==
+                assert_true(((float *)coll_group_data(&group, i))[e] ==
                             (float)(op * 9 + 3 + 3 * e));
         }
     }
-    coll_world_start(&world, 0, OPS);
-    coll_world_start(&world, 1, OPS);
-    coll_world_run(&world);
+    coll_group_start(&group, 0, OPS);
+    coll_group_start(&group, 1, OPS);
+    coll_group_run(&group);
 }
 
 TEST(a_copy_stays_until_all_have_read_it)
@@ -213,12 +213,12 @@ TEST(a_copy_that_fails_ends_its_rank)
         struct coll_case c =
             case_of((n == 0) ? GF_COLL_ALLGATHER : GF_COLL_ALLREDUCE, 3, counts[n], GF_TYPE_F32);
         c.small_bytes = GF_DIRECT_SMALL_BYTES;
-        COLL_WORLD_OPEN(world, &c, NULL);
-        coll_world_fill(&world, false);
-        world.nodes[1].coll.ops = &failing;
-        coll_world_go(&world, 0);
-        assert_int_equal(world.nodes[1].status, GF_ERR_DEVICE);
-        assert_int_equal(world.nodes[0].status, GF_ERR_TIMEOUT);
+        COLL_GROUP_OPEN(group, &c, NULL);
+        coll_group_fill(&group, false);
+        group.nodes[1].coll.ops = &failing;
+        coll_group_go(&group, 0);
+        assert_int_equal(group.nodes[1].status, GF_ERR_DEVICE);
+        assert_int_equal(group.nodes[0].status, GF_ERR_TIMEOUT);
     }
 }
 
@@ -229,16 +229,16 @@ TEST(folded_vectors_take_one_barrier)
         struct coll_case c = case_of(GF_COLL_ALLREDUCE, size, 37, GF_TYPE_F32);
         c.reduce_elem_bytes = 8;
         c.small_bytes = GF_DIRECT_SMALL_BYTES;
-        COLL_WORLD_OPEN(world, &c, &node_delay);
-        coll_world_fill(&world, false);
-        coll_world_go(&world, 0);
+        COLL_GROUP_OPEN(group, &c, &node_delay);
+        coll_group_fill(&group, false);
+        coll_group_go(&group, 0);
         for (uint32_t i = 0; i < size; i++) {
-            assert_int_equal(world.nodes[i].status, GF_OK);
-            assert_int_equal(world.nodes[i].reduced_elems, 37 * (size - 1));
-            assert_memory_equal(coll_world_data(&world, i), coll_world_data(&world, 0),
-                                coll_world_data_bytes(&world));
+            assert_int_equal(group.nodes[i].status, GF_OK);
+            assert_int_equal(group.nodes[i].reduced_elems, 37 * (size - 1));
+            assert_memory_equal(coll_group_data(&group, i), coll_group_data(&group, 0),
+                                coll_group_data_bytes(&group));
         }
-        coll_world_check(&world);
+        coll_group_check(&group);
     }
 }
 
@@ -253,26 +253,26 @@ TEST(a_silent_rank_is_named)
             bool ended;
             c.staged = (way == 1) ? UINT32_MAX : 0;
             c.small_bytes = (way == 2) ? GF_DIRECT_SMALL_BYTES : 0;
-            COLL_WORLD_OPEN(world, &c, NULL);
-            coll_world_fill(&world, false);
+            COLL_GROUP_OPEN(group, &c, NULL);
+            coll_group_fill(&group, false);
             for (uint32_t i = 0; i < 4; i++)
-                if ((i != 2) || (turns > 0)) coll_world_start(&world, i, 0);
+                if ((i != 2) || (turns > 0)) coll_group_start(&group, i, 0);
             for (uint32_t t = 1; t < turns; t++) {
                 for (uint32_t i = 0; i < 4; i++) {
-                    struct gf_coll *coll = &world.nodes[i].coll;
-                    if (world.nodes[i].status == GF_AGAIN)
-                        world.nodes[i].status = gf_coll_poll(coll, 0);
+                    struct gf_coll *coll = &group.nodes[i].coll;
+                    if (group.nodes[i].status == GF_AGAIN)
+                        group.nodes[i].status = gf_coll_poll(coll, 0);
                 }
             }
-            ended = world.nodes[2].status == GF_OK;
-            world.nodes[2].status = GF_OK; /* nobody polls it any more */
-            coll_world_run(&world);
+            ended = group.nodes[2].status == GF_OK;
+            group.nodes[2].status = GF_OK; /* nobody polls it any more */
+            coll_group_run(&group);
             for (uint32_t i = 0; i < 4; i++) {
-                if ((i == 2) || (world.nodes[i].status == GF_OK)) continue;
+                if ((i == 2) || (group.nodes[i].status == GF_OK)) continue;
                 timeouts++;
-                assert_int_equal(world.nodes[i].status, GF_ERR_TIMEOUT);
-                assert_int_equal(world.nodes[i].coll.state, GF_COLL_FAILED);
-                if (turns == 0) assert_int_equal(world.nodes[i].coll.waits_for, 2);
+                assert_int_equal(group.nodes[i].status, GF_ERR_TIMEOUT);
+                assert_int_equal(group.nodes[i].coll.state, GF_COLL_FAILED);
+                if (turns == 0) assert_int_equal(group.nodes[i].coll.waits_for, 2);
             }
             if (turns == 0) assert_int_equal(timeouts, 3);
             if (ended && (turns > 0)) assert_int_equal(timeouts, 0);
@@ -292,20 +292,20 @@ TEST(ranks_that_differ_are_named)
                 {100, GF_COLL_ALLREDUCE, GF_TYPE_F16}};
     for (size_t row = 0; row < LENGTH(rows); row++) {
         struct coll_case c = case_of(GF_COLL_ALLREDUCE, 3, 100, GF_TYPE_F32);
-        COLL_WORLD_OPEN(world, &c, NULL);
-        world.nodes[1].coll.plan.elem_count = rows[row].elem_count;
-        world.nodes[1].coll.plan.collective = rows[row].collective;
-        world.nodes[1].coll.plan.type = rows[row].type;
-        coll_world_go(&world, 0);
-        assert_int_equal(world.nodes[0].status, GF_ERR_MISMATCH);
-        assert_int_equal(world.nodes[0].coll.waits_for, 1);
-        assert_int_equal(world.nodes[1].status, GF_ERR_MISMATCH);
-        assert_int_equal(world.nodes[2].status, GF_ERR_MISMATCH);
-        assert_int_equal(world.nodes[2].coll.waits_for, 1);
+        COLL_GROUP_OPEN(group, &c, NULL);
+        group.nodes[1].coll.plan.elem_count = rows[row].elem_count;
+        group.nodes[1].coll.plan.collective = rows[row].collective;
+        group.nodes[1].coll.plan.type = rows[row].type;
+        coll_group_go(&group, 0);
+        assert_int_equal(group.nodes[0].status, GF_ERR_MISMATCH);
+        assert_int_equal(group.nodes[0].coll.waits_for, 1);
+        assert_int_equal(group.nodes[1].status, GF_ERR_MISMATCH);
+        assert_int_equal(group.nodes[2].status, GF_ERR_MISMATCH);
+        assert_int_equal(group.nodes[2].coll.waits_for, 1);
     }
 }
 
-static struct coll_world *spoiled;
+static struct coll_group *spoiled;
 
 static gf_status sum_and_spoil(struct gf_queue *queue, const gf_mem *dst, uint32_t dst_count,
                                const gf_mem *src, uint32_t src_count, gf_type type,
@@ -326,28 +326,28 @@ TEST(where_data_lies_is_not_read_again)
     for (uint32_t staged = 0; staged < 2; staged++) {
         struct coll_case c = case_of(GF_COLL_ALLREDUCE, 3, 3000, GF_TYPE_F32);
         c.staged = (staged != 0) ? UINT32_MAX : 0;
-        COLL_WORLD_OPEN(world, &c, NULL);
-        coll_world_fill(&world, false);
+        COLL_GROUP_OPEN(group, &c, NULL);
+        coll_group_fill(&group, false);
         counting = *gf_element_ops_best();
         counting.sum_n = sum_and_spoil;
-        spoiled = &world;
-        world.nodes[0].coll.ops = &counting;
-        coll_world_go(&world, 0);
-        coll_world_expect(&world, GF_OK);
-        coll_world_check(&world);
+        spoiled = &group;
+        group.nodes[0].coll.ops = &counting;
+        coll_group_go(&group, 0);
+        coll_group_expect(&group, GF_OK);
+        coll_group_check(&group);
     }
 }
 
 TEST(a_region_that_is_gone_is_a_link_failure)
 {
     struct coll_case c = case_of(GF_COLL_ALLREDUCE, 2, 100, GF_TYPE_F32);
-    COLL_WORLD_OPEN(world, &c, NULL);
+    COLL_GROUP_OPEN(group, &c, NULL);
     assert_int_equal(
-        world.nodes[1].link->driver->reset(world.nodes[1].link, 2, 1, world.rank_count), GF_OK);
-    coll_world_start(&world, 0, 0);
-    coll_world_poll(&world, 0);
-    assert_int_equal(world.nodes[0].status, GF_ERR_LINK);
-    assert_int_equal(world.nodes[0].coll.waits_for, 1);
-    world.nodes[1].memory[0] = world.nodes[0].memory[0]; /* its own guards went with the region */
-    world.nodes[1].memory[1] = world.nodes[0].memory[1];
+        group.nodes[1].link->driver->reset(group.nodes[1].link, 2, 1, group.rank_count), GF_OK);
+    coll_group_start(&group, 0, 0);
+    coll_group_poll(&group, 0);
+    assert_int_equal(group.nodes[0].status, GF_ERR_LINK);
+    assert_int_equal(group.nodes[0].coll.waits_for, 1);
+    group.nodes[1].memory[0] = group.nodes[0].memory[0]; /* its own guards went with the region */
+    group.nodes[1].memory[1] = group.nodes[0].memory[1];
 }

@@ -42,11 +42,11 @@ TEST(every_shape_count_and_type_ends_with_the_right_bits)
         c.elem_count = counts[rest % LENGTH(counts)];
         c.halving_max_bytes = limits[rest / LENGTH(counts)];
         c.window = 1 + (uint32_t)row % 3;
-        coll_world_run_once(&c, &sim, false);
+        coll_group_run_once(&c, &sim, false);
         c.staged = UINT32_MAX; /* nobody's data lies in the region */
-        coll_world_run_once(&c, &sim, false);
+        coll_group_run_once(&c, &sim, false);
         c.staged = 0x5a; /* some ranks' */
-        coll_world_run_once(&c, NULL, false);
+        coll_group_run_once(&c, NULL, false);
     }
 }
 
@@ -59,7 +59,7 @@ TEST(nodes_whose_stages_overlap_meet_nodes_whose_do_not)
         struct coll_case c = case_of(shapes[2], 262144, GF_TYPE_F32);
         c.slice_bytes = 262144;
         c.staged = staged[i];
-        coll_world_run_once(&c, NULL, false);
+        coll_group_run_once(&c, NULL, false);
     }
 }
 
@@ -71,7 +71,7 @@ TEST(sums_by_halving_do_not_depend_on_the_position)
         for (int type = 0; type < GF_TYPE_COUNT; type++) {
             struct coll_case c = case_of(shapes[s], 100, (gf_type)type);
             c.halving_max_bytes = UINT64_MAX;
-            assert_true(coll_world_same_inside(&c, NULL, 0));
+            assert_true(coll_group_same_inside(&c, NULL, 0));
         }
     }
 }
@@ -81,14 +81,14 @@ TEST(only_blocks_cross_between_nodes)
 {
     struct coll_case c = case_of(shapes[2], 1024, GF_TYPE_F32);
     struct coll_case one_node = case_of(shapes[5], 1024, GF_TYPE_F32);
-    COLL_WORLD_OPEN(world, &c, NULL);
-    coll_world_go(&world, 0);
+    COLL_GROUP_OPEN(world, &c, NULL);
+    coll_group_go(&world, 0);
     for (uint32_t i = 0; i < c.size; i++) {
         assert_int_equal(world.nodes[i].coll.bytes_done, 2048);
         assert_true(world.nodes[i].coll.bytes_mapped > 0);
     }
-    COLL_WORLD_OPEN(alone, &one_node, NULL);
-    coll_world_go(&alone, 0);
+    COLL_GROUP_OPEN(alone, &one_node, NULL);
+    coll_group_go(&alone, 0);
     assert_int_equal(gf_sim_counts(alone.sim)->messages_sent, 0);
 }
 
@@ -100,12 +100,12 @@ TEST(sums_that_are_not_finite_are_found_by_their_index)
         uint64_t count;
         uint64_t first;
         c.halving_max_bytes = (way & 1) ? UINT64_MAX : 0;
-        COLL_WORLD_OPEN(world, &c, NULL);
-        memset(coll_world_data(&world, 4), 0, coll_world_data_bytes(&world));
+        COLL_GROUP_OPEN(world, &c, NULL);
+        memset(coll_group_data(&world, 4), 0, coll_group_data_bytes(&world));
         /* 57344: the second makes it too large */
-        ((uint16_t *)coll_world_data(&world, 0))[641] = 0x7b00;
-        ((uint16_t *)coll_world_data(&world, (way & 2) ? 1 : 4))[641] = 0x7b00;
-        coll_world_bad(&world, &count, &first);
+        ((uint16_t *)coll_group_data(&world, 0))[641] = 0x7b00;
+        ((uint16_t *)coll_group_data(&world, (way & 2) ? 1 : 4))[641] = 0x7b00;
+        coll_group_bad(&world, &count, &first);
         assert_true(count >= 1);
         assert_int_equal(first, 641);
     }
@@ -117,17 +117,17 @@ TEST(operations_follow_each_other_in_the_same_lanes)
     struct gf_sim_setup sim = network_of();
     for (size_t s = 0; s < 5; s++) {
         struct coll_case c = case_of(shapes[s], 200, GF_TYPE_F32);
-        COLL_WORLD_OPEN(world, &c, &sim);
+        COLL_GROUP_OPEN(world, &c, &sim);
         for (uint64_t op = 0; op < 3 * GF_DIRECT_LANES; op++) {
             c.staged = (op % 3 == 0) ? UINT32_MAX : 0;
-            coll_world_fill(&world, false);
+            coll_group_fill(&world, false);
             for (uint32_t i = 0; i < c.size; i++) {
-                coll_world_start(&world, (uint32_t)(op + i) % c.size, op);
-                coll_world_poll(&world, (uint32_t)(op + i) % c.size);
+                coll_group_start(&world, (uint32_t)(op + i) % c.size, op);
+                coll_group_poll(&world, (uint32_t)(op + i) % c.size);
             }
-            coll_world_run(&world);
-            coll_world_expect(&world, GF_OK);
-            coll_world_check(&world);
+            coll_group_run(&world);
+            coll_group_expect(&world, GF_OK);
+            coll_group_check(&world);
         }
     }
 }
@@ -139,17 +139,17 @@ TEST(a_slow_network_is_no_silence_to_ranks_without_a_block)
     SIM_ONLY;
     struct gf_sim_setup slow = {.latency_ns = COLL_TIMEOUT_NS * 3ull / 4};
     struct coll_case c = case_of(shapes[0], 400, GF_TYPE_F32);
-    COLL_WORLD_OPEN(world, &c, &slow);
-    coll_world_fill(&world, false);
+    COLL_GROUP_OPEN(world, &c, &slow);
+    coll_group_fill(&world, false);
     for (uint32_t i = 0; i < c.size; i++) {
-        coll_world_start(&world, i, 3);
+        coll_group_start(&world, i, 3);
         for (uint64_t quarter = 1; quarter < 200; quarter++)
             gf_sim_wake_at(world.sim, i, quarter * COLL_TIMEOUT_NS / 4);
     }
-    coll_world_run(&world);
-    coll_world_expect(&world, GF_OK);
+    coll_group_run(&world);
+    coll_group_expect(&world, GF_OK);
     assert_true(gf_sim_now_ns(world.sim) > 2ull * COLL_TIMEOUT_NS);
-    coll_world_check(&world);
+    coll_group_check(&world);
 }
 
 /* A rank that never comes: whoever of its node waits for it names it. */
@@ -158,10 +158,10 @@ TEST(a_silent_rank_is_named)
     SIM_ONLY;
     for (uint32_t silent = 0; silent < 4; silent++) {
         struct coll_case c = case_of(shapes[2], 400, GF_TYPE_F32);
-        COLL_WORLD_OPEN(world, &c, NULL);
+        COLL_GROUP_OPEN(world, &c, NULL);
         for (uint32_t i = 0; i < 4; i++)
-            if (i != silent) coll_world_start(&world, i, 0);
-        coll_world_run(&world);
+            if (i != silent) coll_group_start(&world, i, 0);
+        coll_group_run(&world);
         for (uint32_t i = 0; i < 4; i++) {
             /* else its equal of the other node */
             uint32_t waits_for = (i / 2 == silent / 2) ? silent : (i + 2) % 4;

@@ -1,6 +1,6 @@
 /* The simulator's messages: that they arrive whole, and when they should. */
 #include "firmware-tests/support/suite.h"
-#include "firmware-tests/support/sim_world.h"
+#include "firmware-tests/support/sim_links.h"
 
 #define LATENCY_NS 1000u
 #define NEVER UINT64_MAX
@@ -17,25 +17,25 @@ TEST(a_message_arrives_whole_whoever_posts_first)
     static unsigned char target[100001];
     static unsigned char expected[100001];
     struct gf_sim_setup setup = {.world = 2, .latency_ns = LATENCY_NS, .bytes_per_ns = 10};
-    SIM_WORLD_OPEN(w, &setup);
+    SIM_LINKS_OPEN(w, &setup);
     for (uint32_t i = 0; i < 2 * LENGTH(sizes); i++) {
         size_t size = sizes[i / 2];
         fill(source, size, i);
         memset(target, 0, sizeof target);
         memcpy(expected, target, sizeof target);
         memcpy(expected, source, size);
-        if (i % 2 == 0) assert_int_equal(sim_world_recv(&w, 1, 0, i, target, size, 1), GF_OK);
-        assert_int_equal(sim_world_send(&w, 0, 1, i, source, size, 0), GF_OK);
-        assert_int_equal(sim_world_test(&w, 0, 0), GF_AGAIN);
-        sim_world_run(&w);
+        if (i % 2 == 0) assert_int_equal(sim_links_recv(&w, 1, 0, i, target, size, 1), GF_OK);
+        assert_int_equal(sim_links_send(&w, 0, 1, i, source, size, 0), GF_OK);
+        assert_int_equal(sim_links_test(&w, 0, 0), GF_AGAIN);
+        sim_links_run(&w);
         memset(source, 0xee, size); /* the send has ended: its buffer is ours */
         if (i % 2 == 1) {
             if (size > 0) assert_memory_not_equal(target, expected, size);
-            assert_int_equal(sim_world_recv(&w, 1, 0, i, target, size, 1), GF_OK);
+            assert_int_equal(sim_links_recv(&w, 1, 0, i, target, size, 1), GF_OK);
         }
-        assert_int_equal(sim_world_test(&w, 0, 0), GF_OK);
-        assert_int_equal(sim_world_test(&w, 1, 1), GF_OK);
-        assert_int_equal(sim_world_test(&w, 1, 1), GF_OK);
+        assert_int_equal(sim_links_test(&w, 0, 0), GF_OK);
+        assert_int_equal(sim_links_test(&w, 1, 1), GF_OK);
+        assert_int_equal(sim_links_test(&w, 1, 1), GF_OK);
         assert_memory_equal(target, expected, sizeof target);
     }
     assert_int_equal(w.links[0]->sent_messages, 10);
@@ -86,14 +86,14 @@ TEST(ports_and_latency_follow_the_formula)
                                      .message_ns = timings[c].message_ns};
         uint64_t sent_ns[3] = {NEVER, NEVER, NEVER};
         uint64_t received_ns[3] = {NEVER, NEVER, NEVER};
-        SIM_WORLD_OPEN(w, &setup);
+        SIM_LINKS_OPEN(w, &setup);
         for (uint32_t i = 0; i < 3; i++) {
             uint32_t from = timings[c].moves[i].from;
             uint32_t to = timings[c].moves[i].to;
             if (from == to) continue;
             assert_int_equal(
-                sim_world_recv(&w, to, from, i, bytes, timings[c].moves[i].bytes, 8 + i), GF_OK);
-            assert_int_equal(sim_world_send(&w, from, to, i, bytes, timings[c].moves[i].bytes, i),
+                sim_links_recv(&w, to, from, i, bytes, timings[c].moves[i].bytes, 8 + i), GF_OK);
+            assert_int_equal(sim_links_send(&w, from, to, i, bytes, timings[c].moves[i].bytes, i),
                              GF_OK);
         }
         while (gf_sim_advance(w.sim)) {
@@ -102,9 +102,9 @@ TEST(ports_and_latency_follow_the_formula)
                 uint32_t to = timings[c].moves[i].to;
                 if (from == to) continue;
                 uint64_t now_ns = gf_sim_now_ns(w.sim);
-                if ((sent_ns[i] == NEVER) && (sim_world_test(&w, from, i) == GF_OK))
+                if ((sent_ns[i] == NEVER) && (sim_links_test(&w, from, i) == GF_OK))
                     sent_ns[i] = now_ns;
-                if ((received_ns[i] == NEVER) && (sim_world_test(&w, to, 8 + i) == GF_OK))
+                if ((received_ns[i] == NEVER) && (sim_links_test(&w, to, 8 + i) == GF_OK))
                     received_ns[i] = now_ns;
             }
         }
@@ -126,7 +126,7 @@ TEST(work_holds_up_what_is_sent_and_the_rank)
     struct gf_sim_setup setup = {
         .world = 2, .latency_ns = 1000, .bytes_per_ns = 10, .no_data = true};
     static unsigned char bytes[100];
-    SIM_WORLD_OPEN(w, &setup);
+    SIM_LINKS_OPEN(w, &setup);
     while (gf_sim_woken_next(w.sim) != GF_RANK_NONE) {
     }
     gf_sim_work(w.sim, 0, 300);
@@ -134,13 +134,13 @@ TEST(work_holds_up_what_is_sent_and_the_rank)
     assert_int_equal(gf_sim_free_ns(w.sim, 0), 500);
     assert_int_equal(gf_sim_free_ns(w.sim, 1), 0);
     gf_sim_wake_at(w.sim, 0, 100);
-    assert_int_equal(sim_world_recv(&w, 1, 0, 7, bytes, 100, 0), GF_OK);
-    assert_int_equal(sim_world_send(&w, 0, 1, 7, bytes, 100, 0), GF_OK);
+    assert_int_equal(sim_links_recv(&w, 1, 0, 7, bytes, 100, 0), GF_OK);
+    assert_int_equal(sim_links_send(&w, 0, 1, 7, bytes, 100, 0), GF_OK);
     assert_int_equal(gf_sim_woken_next(w.sim), GF_RANK_NONE);
     assert_true(gf_sim_advance(w.sim));
     assert_int_equal(gf_sim_now_ns(w.sim), 500);
     assert_int_equal(gf_sim_woken_next(w.sim), 0);
-    while (sim_world_test(&w, 1, 0) == GF_AGAIN) assert_true(gf_sim_advance(w.sim));
+    while (sim_links_test(&w, 1, 0) == GF_AGAIN) assert_true(gf_sim_advance(w.sim));
     assert_int_equal(gf_sim_now_ns(w.sim), 500 + 1000 + 10);
 }
 
@@ -153,14 +153,14 @@ TEST(a_nodes_port_carries_one_message_at_a_time)
                                  .node_port = true,
                                  .no_data = true};
     static unsigned char bytes[1000];
-    SIM_WORLD_OPEN(w, &setup);
+    SIM_LINKS_OPEN(w, &setup);
     for (uint32_t rank = 0; rank < 2; rank++) {
-        assert_int_equal(sim_world_recv(&w, 2 + rank, rank, 7, bytes, 1000, 0), GF_OK);
-        assert_int_equal(sim_world_send(&w, rank, 2 + rank, 7, bytes, 1000, 1), GF_OK);
+        assert_int_equal(sim_links_recv(&w, 2 + rank, rank, 7, bytes, 1000, 0), GF_OK);
+        assert_int_equal(sim_links_send(&w, rank, 2 + rank, 7, bytes, 1000, 1), GF_OK);
     }
-    while (sim_world_test(&w, 2, 0) == GF_AGAIN) assert_true(gf_sim_advance(w.sim));
+    while (sim_links_test(&w, 2, 0) == GF_AGAIN) assert_true(gf_sim_advance(w.sim));
     assert_int_equal(gf_sim_now_ns(w.sim), 1100);
-    while (sim_world_test(&w, 3, 0) == GF_AGAIN) assert_true(gf_sim_advance(w.sim));
+    while (sim_links_test(&w, 3, 0) == GF_AGAIN) assert_true(gf_sim_advance(w.sim));
     assert_int_equal(gf_sim_now_ns(w.sim), 1200);
 }
 
@@ -171,17 +171,17 @@ TEST(without_data_only_fused_buffers_are_empty)
     uint64_t sent = 42;
     uint64_t fused = 1;
     uint64_t vote = 1;
-    SIM_WORLD_OPEN(w, &setup);
-    assert_int_equal(sim_world_recv(&w, 1, 0, gf_tag(1, 3, 5), &fused, sizeof fused, 0), GF_OK);
+    SIM_LINKS_OPEN(w, &setup);
+    assert_int_equal(sim_links_recv(&w, 1, 0, gf_tag(1, 3, 5), &fused, sizeof fused, 0), GF_OK);
     assert_int_equal(
-        sim_world_recv(&w, 1, 0, gf_tag(1, 3, GF_TAG_BUFFER_OTHER), &vote, sizeof vote, 1), GF_OK);
-    assert_int_equal(sim_world_send(&w, 0, 1, gf_tag(1, 3, 5), &sent, sizeof sent, 0), GF_OK);
+        sim_links_recv(&w, 1, 0, gf_tag(1, 3, GF_TAG_BUFFER_OTHER), &vote, sizeof vote, 1), GF_OK);
+    assert_int_equal(sim_links_send(&w, 0, 1, gf_tag(1, 3, 5), &sent, sizeof sent, 0), GF_OK);
     assert_int_equal(
-        sim_world_send(&w, 0, 1, gf_tag(1, 3, GF_TAG_BUFFER_OTHER), &sent, sizeof sent, 1), GF_OK);
+        sim_links_send(&w, 0, 1, gf_tag(1, 3, GF_TAG_BUFFER_OTHER), &sent, sizeof sent, 1), GF_OK);
     while (gf_sim_advance(w.sim)) {
     }
-    assert_int_equal(sim_world_test(&w, 1, 0), GF_OK);
-    assert_int_equal(sim_world_test(&w, 1, 1), GF_OK);
+    assert_int_equal(sim_links_test(&w, 1, 0), GF_OK);
+    assert_int_equal(sim_links_test(&w, 1, 1), GF_OK);
     assert_int_equal(fused, 1);
     assert_int_equal(vote, 42);
 }

@@ -19,18 +19,18 @@ static const struct fault_case {
     {GF_SIM_FAULT_SHORT, GF_ERR_MISMATCH, 0},
 };
 
-static void status_check(struct coll_world *world, uint32_t i, const struct fault_case *fault,
+static void status_check(struct coll_group *group, uint32_t i, const struct fault_case *fault,
                          gf_status expect)
 {
-    struct gf_coll *coll = &world->nodes[i].coll;
-    gf_status status = world->nodes[i].status;
+    struct gf_coll *coll = &group->nodes[i].coll;
+    gf_status status = group->nodes[i].status;
     /* A rank that reduces in its node may also meet the link of the dead rank. */
     bool is_dead_link = (fault->kind == GF_SIM_FAULT_KILL) && (coll->kind == &gf_coll_hierarchy) &&
                         (status == GF_ERR_LINK);
     if ((status != expect) && (status != GF_OK))
         assert_true((status == GF_ERR_TIMEOUT) || is_dead_link);
     if ((status != GF_OK) && ((status != GF_ERR_ABORTED) || (coll->kind != &gf_coll_hierarchy)))
-        assert_true((coll->waits_for < world->c.size) && (coll->waits_for != i));
+        assert_true((coll->waits_for < group->c.size) && (coll->waits_for != i));
     for (uint32_t m = 0; m < coll->msg_count; m++) assert_false(coll->msgs[m].active);
     if (status == GF_ERR_DATA) {
         char named[32];
@@ -38,40 +38,40 @@ static void status_check(struct coll_world *world, uint32_t i, const struct faul
         assert_true((coll->link->fault.peer == coll->waits_for) &&
                     (strstr(coll->link->fault.text, named) != NULL));
     }
-    assert_int_equal(gf_coll_poll(coll, gf_sim_now_ns(world->sim)), status);
+    assert_int_equal(gf_coll_poll(coll, gf_sim_now_ns(group->sim)), status);
 }
 
 /* True: the fault was met, by post number `at`. */
 static bool fault_run(const struct fault_case *fault, struct coll_case c, struct gf_sim_setup sim,
                       uint64_t at, bool may_reset)
 {
-    struct coll_world world;
+    struct coll_group group;
     uint32_t expected = 0;
     gf_status expect;
     bool is_met;
     sim.bind_receives = may_reset;
     sim.fault_count = 1;
     sim.faults[0] = (struct gf_sim_fault){fault->kind, GF_RANK_NONE, at, fault->delay_ns};
-    coll_world_open(&world, &c, &sim);
-    world.may_reset = may_reset;
-    coll_world_fill(&world, false);
+    coll_group_open(&group, &c, &sim);
+    group.may_reset = may_reset;
+    coll_group_fill(&group, false);
     for (uint32_t i = 0; i < c.size; i++) {
-        coll_world_start(&world, i, 4095);
+        coll_group_start(&group, i, 4095);
         /* Polls while nothing happens: else a late message would be there before anybody looks at
          * the clock. */
         for (uint64_t half = 1; half < 6; half++)
-            gf_sim_wake_at(world.sim, i, half * COLL_TIMEOUT_NS / 2);
+            gf_sim_wake_at(group.sim, i, half * COLL_TIMEOUT_NS / 2);
     }
-    coll_world_run(&world);
-    coll_world_check(&world);
-    is_met = gf_sim_counts(world.sim)->fault_met;
+    coll_group_run(&group);
+    coll_group_check(&group);
+    is_met = gf_sim_counts(group.sim)->fault_met;
     expect = is_met ? fault->expect : GF_OK;
     for (uint32_t i = 0; i < c.size; i++) {
-        status_check(&world, i, fault, expect);
-        if (world.nodes[i].status == expect) expected++;
+        status_check(&group, i, fault, expect);
+        if (group.nodes[i].status == expect) expected++;
     }
     assert_in_range(expected, (expect != GF_OK) ? 1 : c.size, c.size);
-    coll_world_close(&world);
+    coll_group_close(&group);
     return is_met;
 }
 

@@ -1,9 +1,9 @@
-/* A collective of coll_world.h in which each post, one run after the other, meets each fault.
+/* A collective of coll_group.h in which each post, one run after the other, meets each fault.
  * Checks are cmocka's. */
 #ifndef COLL_FAULT_H
 #define COLL_FAULT_H
 
-#include "firmware-tests/support/coll_world.h"
+#include "firmware-tests/support/coll_group.h"
 
 /* sim is the network without faults. Every fault; c ends with the right status on every rank, and
  * nothing is under way. */

@@ -1,7 +1,7 @@
 /* What a group of ranks holds before a collective, and the reference: what it must hold afterwards,
  * to the bit. */
 #include "firmware-tests/support/suite.h"
-#include "firmware-tests/support/coll_world.h"
+#include "firmware-tests/support/coll_group.h"
 
 static uint32_t mix(uint32_t x)
 {
@@ -10,9 +10,9 @@ static uint32_t mix(uint32_t x)
     return x ^ (x >> 16);
 }
 
-static void values(const struct coll_world *world, bool exact, uint32_t index, void *values_out)
+static void values(const struct coll_group *group, bool exact, uint32_t index, void *values_out)
 {
-    const struct coll_case *c = &world->c;
+    const struct coll_case *c = &group->c;
     float *wide = malloc(c->elem_count * sizeof *wide + 1);
     assert_non_null(wide);
     for (uint32_t i = 0; i < c->elem_count; i++) {
@@ -21,7 +21,7 @@ static void values(const struct coll_world *world, bool exact, uint32_t index, v
                         : (float)(int32_t)random * 0x1p-31f * (float)(1u << (random & 7));
     }
     if (c->reduce_elem_bytes) {
-        for (size_t i = 0; i < coll_world_data_bytes(world); i++) {
+        for (size_t i = 0; i < coll_group_data_bytes(group); i++) {
             ((unsigned char *)values_out)[i] = (unsigned char)mix(index * 65537u + (uint32_t)i);
         }
     } else {
@@ -33,14 +33,14 @@ static void values(const struct coll_world *world, bool exact, uint32_t index, v
     free(wide);
 }
 
-void coll_world_fill(struct coll_world *world, bool exact)
+void coll_group_fill(struct coll_group *group, bool exact)
 {
-    world->is_exact = exact;
-    for (uint32_t i = 0; i < world->c.size; i++) values(world, exact, i, coll_world_data(world, i));
+    group->is_exact = exact;
+    for (uint32_t i = 0; i < group->c.size; i++) values(group, exact, i, coll_group_data(group, i));
 }
 
 struct reference {
-    const struct coll_world *world;
+    const struct coll_group *group;
     unsigned char *vectors; /* each rank's values, added to each other */
     size_t vector_bytes;
 };
@@ -49,8 +49,8 @@ struct reference {
 static void add_range(const struct reference *ref, uint32_t to, uint32_t from, uint64_t first,
                       uint64_t count)
 {
-    const struct coll_case *c = &ref->world->c;
-    size_t elem_bytes = ref->world->elem_bytes;
+    const struct coll_case *c = &ref->group->c;
+    size_t elem_bytes = ref->group->elem_bytes;
     unsigned char *dst = ref->vectors + to * ref->vector_bytes + first * elem_bytes;
     const unsigned char *src = ref->vectors + from * ref->vector_bytes + first * elem_bytes;
     if (c->reduce_elem_bytes) {
@@ -65,13 +65,13 @@ static void add_range(const struct reference *ref, uint32_t to, uint32_t from, u
 
 static void add(const struct reference *ref, uint32_t to, uint32_t from)
 {
-    add_range(ref, to, from, 0, ref->world->c.elem_count);
+    add_range(ref, to, from, 0, ref->group->c.elem_count);
 }
 
 /* The sum that starts at the right of a block's owner and ends there. */
 static void sum_ring(const struct reference *ref)
 {
-    const struct coll_case *c = &ref->world->c;
+    const struct coll_case *c = &ref->group->c;
     for (uint32_t block = 0; block < c->size; block++) {
         uint64_t first;
         uint64_t count;
@@ -79,9 +79,9 @@ static void sum_ring(const struct reference *ref)
         for (uint32_t hop = 1; hop < c->size; hop++) {
             add_range(ref, (block + hop + 1) % c->size, (block + hop) % c->size, first, count);
         }
-        memcpy(ref->vectors + first * ref->world->elem_bytes,
-               ref->vectors + block * ref->vector_bytes + first * ref->world->elem_bytes,
-               count * ref->world->elem_bytes);
+        memcpy(ref->vectors + first * ref->group->elem_bytes,
+               ref->vectors + block * ref->vector_bytes + first * ref->group->elem_bytes,
+               count * ref->group->elem_bytes);
     }
 }
 
@@ -89,7 +89,7 @@ static void sum_ring(const struct reference *ref)
  * first ones before. */
 static void sum_pairs(const struct reference *ref, uint32_t power)
 {
-    uint32_t size = ref->world->c.size;
+    uint32_t size = ref->group->c.size;
     for (uint32_t i = power; i < size; i++) add(ref, i - power, i);
     for (uint32_t near = 1; near < power; near *= 2) {
         for (uint32_t i = 0; i + near < ((power < size) ? power : size); i += 2 * near)
@@ -100,7 +100,7 @@ static void sum_pairs(const struct reference *ref, uint32_t power)
 /* In fp32 over all ranks, rounded once. */
 static void sum_once(const struct reference *ref)
 {
-    const struct coll_case *c = &ref->world->c;
+    const struct coll_case *c = &ref->group->c;
     float *wide = calloc(2 * c->elem_count + 1, sizeof *wide);
     float *next = wide + c->elem_count;
     gf_mem result = (gf_mem)(uintptr_t)ref->vectors;
@@ -123,12 +123,12 @@ static void sum_once(const struct reference *ref)
 /* Each node's sum in one rounding, then over nodes as halving or ring has it, a block an owner. */
 static void sum_nodes(const struct reference *ref)
 {
-    const struct coll_case *c = &ref->world->c;
-    const struct gf_coll_nodes *nodes = &ref->world->nodes[0].nodes;
-    size_t elem_bytes = ref->world->elem_bytes;
+    const struct coll_case *c = &ref->group->c;
+    const struct gf_coll_nodes *nodes = &ref->group->nodes[0].nodes;
+    size_t elem_bytes = ref->group->elem_bytes;
     uint64_t line = 64 / elem_bytes;
     uint64_t block = ((c->elem_count + nodes->owners - 1) / nodes->owners + line - 1) / line * line;
-    struct coll_world part = *ref->world;
+    struct coll_group part = *ref->group;
     struct reference sub = {&part, NULL, 0};
     bool halves =
         (c->halving_max_bytes == UINT64_MAX) ||
@@ -163,18 +163,18 @@ static void sum_nodes(const struct reference *ref)
 
 static void sum(const struct reference *ref)
 {
-    uint32_t size = ref->world->c.size;
+    uint32_t size = ref->group->c.size;
     uint32_t power = 1;
     while (2 * power <= size) power *= 2;
-    if ((ref->world->c.kind == &gf_coll_direct) && (ref->world->c.reduce_elem_bytes == 0)) {
+    if ((ref->group->c.kind == &gf_coll_direct) && (ref->group->c.reduce_elem_bytes == 0)) {
         sum_once(ref);
-    } else if (ref->world->c.kind == &gf_coll_hierarchy) {
+    } else if (ref->group->c.kind == &gf_coll_hierarchy) {
         sum_nodes(ref);
-    } else if (ref->world->c.kind == &gf_coll_ring) {
+    } else if (ref->group->c.kind == &gf_coll_ring) {
         sum_ring(ref);
-    } else if (ref->world->c.kind == &gf_coll_server) {
+    } else if (ref->group->c.kind == &gf_coll_server) {
         for (uint32_t i = 1; i < size; i++) add(ref, 0, i);
-    } else if (ref->world->c.kind == &gf_coll_tree) {
+    } else if (ref->group->c.kind == &gf_coll_tree) {
         sum_pairs(ref, 2 * power);
     } else {
         sum_pairs(ref, power);
@@ -184,8 +184,8 @@ static void sum(const struct reference *ref)
 /* Leaves in vector 0 what all (reduce-scatter: each in its block) must hold. */
 static void expect(const struct reference *ref)
 {
-    const struct coll_case *c = &ref->world->c;
-    size_t elem_bytes = ref->world->elem_bytes;
+    const struct coll_case *c = &ref->group->c;
+    size_t elem_bytes = ref->group->elem_bytes;
     switch (c->collective) {
     case GF_COLL_ALLREDUCE:
     case GF_COLL_REDUCE_SCATTER: sum(ref); break;
@@ -206,25 +206,25 @@ static void expect(const struct reference *ref)
     }
 }
 
-void coll_world_check(const struct coll_world *world)
+void coll_group_check(const struct coll_group *group)
 {
-    struct reference ref = {.world = world, .vector_bytes = coll_world_data_bytes(world)};
-    uint32_t size = world->c.size;
+    struct reference ref = {.group = group, .vector_bytes = coll_group_data_bytes(group)};
+    uint32_t size = group->c.size;
     ref.vectors = malloc(size * ref.vector_bytes + 1);
     assert_non_null(ref.vectors);
     for (uint32_t i = 0; i < size; i++)
-        values(world, world->is_exact, i, ref.vectors + i * ref.vector_bytes);
+        values(group, group->is_exact, i, ref.vectors + i * ref.vector_bytes);
     expect(&ref);
     for (uint32_t i = 0; i < size; i++) {
         uint64_t first = 0;
-        uint64_t count = world->c.elem_count;
+        uint64_t count = group->c.elem_count;
         const unsigned char *expected = ref.vectors;
-        if (world->nodes[i].status != GF_OK) continue;
-        if (world->c.collective == GF_COLL_REDUCE_SCATTER)
-            gf_coll_block(world->c.elem_count, size, i, &first, &count);
-        if (world->c.collective == GF_COLL_BARRIER) expected = ref.vectors + i * ref.vector_bytes;
-        assert_memory_equal((unsigned char *)coll_world_data(world, i) + first * world->elem_bytes,
-                            expected + first * world->elem_bytes, count * world->elem_bytes);
+        if (group->nodes[i].status != GF_OK) continue;
+        if (group->c.collective == GF_COLL_REDUCE_SCATTER)
+            gf_coll_block(group->c.elem_count, size, i, &first, &count);
+        if (group->c.collective == GF_COLL_BARRIER) expected = ref.vectors + i * ref.vector_bytes;
+        assert_memory_equal((unsigned char *)coll_group_data(group, i) + first * group->elem_bytes,
+                            expected + first * group->elem_bytes, count * group->elem_bytes);
     }
     free(ref.vectors);
 }

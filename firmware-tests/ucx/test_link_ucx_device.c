@@ -9,7 +9,7 @@
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/cuda/late_gpu.h"
 #include "firmware-tests/ucx/ucx_faults.h"
-#include "firmware-tests/support/state_world.h"
+#include "firmware-tests/support/state_runs.h"
 
 #include <ucp/api/ucp.h>
 #include <ucs/config/parser.h>

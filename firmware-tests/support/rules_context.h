@@ -1,7 +1,7 @@
 /* A context in a state of its choice, for what gradientflow.h says of each call there: one of two
  * ranks of a simulated world, of which the other one only shows that it lives. */
-#ifndef RULES_WORLD_H
-#define RULES_WORLD_H
+#ifndef RULES_CONTEXT_H
+#define RULES_CONTEXT_H
 
 #include "firmware-tests/support/world.h"
 

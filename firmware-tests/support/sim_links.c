@@ -1,6 +1,6 @@
-/* See sim_world.h. */
+/* See sim_links.h. */
 #include "firmware-tests/support/suite.h"
-#include "firmware-tests/support/sim_world.h"
+#include "firmware-tests/support/sim_links.h"
 
 #define REGION_BYTES 4096u
 
@@ -12,7 +12,7 @@ static void *take(size_t size_bytes)
     return memory;
 }
 
-void sim_world_open(struct sim_world *w, const struct gf_sim_setup *setup)
+void sim_links_open(struct sim_links *w, const struct gf_sim_setup *setup)
 {
     w->world = setup->world;
     w->sim = gf_sim_create(setup);
@@ -20,7 +20,7 @@ void sim_world_open(struct sim_world *w, const struct gf_sim_setup *setup)
     w->driver = gf_sim_drivers(w->sim, 0)->link;
     w->links = take(w->world * sizeof *w->links);
     w->states = take(w->world * sizeof *w->states);
-    w->reqs = take((size_t)w->world * SIM_WORLD_REQS * sizeof *w->reqs);
+    w->reqs = take((size_t)w->world * SIM_LINKS_REQS * sizeof *w->reqs);
     assert_int_equal(w->driver->req_size_bytes, sizeof *w->reqs);
     for (uint32_t rank = 0; rank < w->world; rank++) {
         struct gf_fault fault = {.code = GF_OK};
@@ -28,17 +28,17 @@ void sim_world_open(struct sim_world *w, const struct gf_sim_setup *setup)
                                      .world = w->world,
                                      .ranks_max = w->world,
                                      .generation = 1,
-                                     .requests_max = SIM_WORLD_REQS,
+                                     .requests_max = SIM_LINKS_REQS,
                                      .message_bytes_max = 1u << 20,
                                      .region_bytes = REGION_BYTES,
                                      .arg = gf_sim_drivers(w->sim, rank)->link_arg};
         w->states[rank] = take(w->driver->state_bytes(&link));
         assert_int_equal(w->driver->open(&link, w->states[rank], &w->links[rank], &fault), GF_OK);
     }
-    sim_world_connect(w);
+    sim_links_connect(w);
 }
 
-void sim_world_connect(struct sim_world *w)
+void sim_links_connect(struct sim_links *w)
 {
     unsigned char endpoint[64];
     size_t endpoint_bytes = 0;
@@ -52,7 +52,7 @@ void sim_world_connect(struct sim_world *w)
     }
 }
 
-void sim_world_close(struct sim_world *w)
+void sim_links_close(struct sim_links *w)
 {
     for (uint32_t rank = 0; rank < w->world; rank++) {
         w->driver->close(w->links[rank]);
@@ -65,32 +65,32 @@ void sim_world_close(struct sim_world *w)
     free(w->reqs);
 }
 
-struct gf_req *sim_world_req(struct sim_world *w, uint32_t rank, uint32_t slot)
+struct gf_req *sim_links_req(struct sim_links *w, uint32_t rank, uint32_t slot)
 {
-    assert_true((rank < w->world) && (slot < SIM_WORLD_REQS));
-    return (struct gf_req *)&w->reqs[rank * SIM_WORLD_REQS + slot];
+    assert_true((rank < w->world) && (slot < SIM_LINKS_REQS));
+    return (struct gf_req *)&w->reqs[rank * SIM_LINKS_REQS + slot];
 }
 
-gf_status sim_world_send(struct sim_world *w, uint32_t from, uint32_t to, uint64_t tag,
+gf_status sim_links_send(struct sim_links *w, uint32_t from, uint32_t to, uint64_t tag,
                          const void *data, size_t bytes, uint32_t slot)
 {
     return w->driver->send_post(w->links[from], to, tag, (gf_mem)(uintptr_t)data, bytes,
-                                sim_world_req(w, from, slot));
+                                sim_links_req(w, from, slot));
 }
 
-gf_status sim_world_recv(struct sim_world *w, uint32_t to, uint32_t from, uint64_t tag, void *data,
+gf_status sim_links_recv(struct sim_links *w, uint32_t to, uint32_t from, uint64_t tag, void *data,
                          size_t bytes, uint32_t slot)
 {
     return w->driver->recv_post(w->links[to], from, tag, (gf_mem)(uintptr_t)data, bytes,
-                                sim_world_req(w, to, slot));
+                                sim_links_req(w, to, slot));
 }
 
-gf_status sim_world_test(struct sim_world *w, uint32_t rank, uint32_t slot)
+gf_status sim_links_test(struct sim_links *w, uint32_t rank, uint32_t slot)
 {
-    return w->driver->test(w->links[rank], sim_world_req(w, rank, slot));
+    return w->driver->test(w->links[rank], sim_links_req(w, rank, slot));
 }
 
-void sim_world_run(struct sim_world *w)
+void sim_links_run(struct sim_links *w)
 {
     while (gf_sim_advance(w->sim)) continue;
 }

@@ -1,7 +1,7 @@
 /* A group of ranks in one thread, all in the same collective, over the simulated network. What is
  * asked of memory is handed out to the byte, between guards. */
-#ifndef COLL_WORLD_H
-#define COLL_WORLD_H
+#ifndef COLL_GROUP_H
+#define COLL_GROUP_H
 
 #include "ops/node/hierarchy.h"
 #include "firmware-tests/support/world.h"
@@ -27,7 +27,7 @@ struct coll_case {
     uint32_t small_bytes;       /* of direct: data up to here takes one barrier */
     uint32_t node_ranks[8];     /* of hierarchy: ranks of each node */
     uint64_t halving_max_bytes; /* of hierarchy */
-    size_t reduce_elem_bytes;   /* set: elements are that large, reduced by coll_world_xor() */
+    size_t reduce_elem_bytes;   /* set: elements are that large, reduced by coll_group_xor() */
 };
 
 /* Each collective that there is. */
@@ -55,10 +55,10 @@ struct coll_node {
     size_t memory_bytes[2];
     void *requests;
     gf_status status;       /* GF_AGAIN until it has ended */
-    uint64_t reduced_elems; /* by coll_world_xor() */
+    uint64_t reduced_elems; /* by coll_group_xor() */
 };
 
-struct coll_world {
+struct coll_group {
     struct coll_case c;
     struct gf_sim *sim;
     struct real_links *links; /* NULL: the simulator's */
@@ -74,39 +74,39 @@ struct coll_world {
 
 /* Opens links and memory; data is zero. sim may be NULL: no delay at all; its world is filled
  * in. */
-void coll_world_open(struct coll_world *world, const struct coll_case *c,
+void coll_group_open(struct coll_group *group, const struct coll_case *c,
                      const struct gf_sim_setup *sim);
-void coll_world_start(struct coll_world *world, uint32_t index, uint64_t step);
+void coll_group_start(struct coll_group *group, uint32_t index, uint64_t step);
 /* Polls and lets time pass until all nodes that were started have ended. Nothing may be under way
  * then. */
-void coll_world_run(struct coll_world *world);
+void coll_group_run(struct coll_group *group);
 /* Every rank starts `step`, and that. */
-void coll_world_go(struct coll_world *world, uint64_t step);
-void coll_world_expect(const struct coll_world *world, gf_status status); /* of every rank */
+void coll_group_go(struct coll_group *group, uint64_t step);
+void coll_group_expect(const struct coll_group *group, gf_status status); /* of every rank */
 /* One poll, and more while something moves. */
-void coll_world_poll(struct coll_world *world, uint32_t index);
-void coll_world_close(struct coll_world *world); /* looks at the guards */
+void coll_group_poll(struct coll_group *group, uint32_t index);
+void coll_group_close(struct coll_group *group); /* looks at the guards */
 /* One that is open until the end of its block. */
-#define COLL_WORLD_OPEN(world, c, sim)                                  \
-    struct coll_world world __attribute__((cleanup(coll_world_close))); \
-    coll_world_open(&world, c, sim)
+#define COLL_GROUP_OPEN(group, c, sim)                                  \
+    struct coll_group group __attribute__((cleanup(coll_group_close))); \
+    coll_group_open(&group, c, sim)
 
-void *coll_world_data(const struct coll_world *world, uint32_t index);
-size_t coll_world_data_bytes(const struct coll_world *world);
+void *coll_group_data(const struct coll_group *group, uint32_t index);
+size_t coll_group_data_bytes(const struct coll_group *group);
 /* Values of a rank: with `exact` small whole numbers, whose sums are exact in every type; else
  * anything. */
-void coll_world_fill(struct coll_world *world, bool exact);
+void coll_group_fill(struct coll_group *group, bool exact);
 /* Every rank that ended well holds, bit by bit, what the kind promises: the values that
- * coll_world_fill() gave, added in the kind's order. */
-void coll_world_check(const struct coll_world *world);
+ * coll_group_fill() gave, added in the kind's order. */
+void coll_group_check(const struct coll_group *group);
 /* All of the above, where all must end well. */
-void coll_world_run_once(const struct coll_case *c, const struct gf_sim_setup *sim, bool exact);
+void coll_group_run_once(const struct coll_case *c, const struct gf_sim_setup *sim, bool exact);
 /* The sum of c, alone and inside a longer vector, which the ranks `staged` have outside of the
  * exchange region: do all ranks hold the same bits of it? */
-bool coll_world_same_inside(const struct coll_case *c, const struct gf_sim_setup *sim,
+bool coll_group_same_inside(const struct coll_case *c, const struct gf_sim_setup *sim,
                             uint32_t staged);
 /* The elements that ranks found to be not finite: how many, and which is the first. Exact data; it
  * is run. */
-void coll_world_bad(struct coll_world *world, uint64_t *count_out, uint64_t *first_out);
+void coll_group_bad(struct coll_group *group, uint64_t *count_out, uint64_t *first_out);
 
 #endif

@@ -1,7 +1,7 @@
 /* Runs that are saved and loaded: a world, what its ranks saved, and steps whose values depend on
  * step and rank. */
-#ifndef STATE_WORLD_H
-#define STATE_WORLD_H
+#ifndef STATE_RUNS_H
+#define STATE_RUNS_H
 
 #include "lib/state/state_format.h"
 #include "firmware-tests/support/world.h"

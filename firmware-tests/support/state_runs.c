@@ -1,6 +1,6 @@
-/* See state_world.h. */
+/* See state_runs.h. */
 #include "firmware-tests/support/suite.h"
-#include "firmware-tests/support/state_world.h"
+#include "firmware-tests/support/state_runs.h"
 
 const struct gf_tensor state_tensors[STATE_TENSORS] = {
     {.name = "bias", .elem_count = 10, .flags = GF_TENSOR_DENSE | GF_TENSOR_NO_DECAY},

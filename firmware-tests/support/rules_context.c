@@ -1,5 +1,5 @@
 #include "firmware-tests/support/suite.h"
-#include "firmware-tests/support/rules_world.h"
+#include "firmware-tests/support/rules_context.h"
 #include "firmware-tests/support/world_setups.h"
 
 const char *const rules_state_names[RULES_STATES] = {

@@ -1,6 +1,6 @@
 /* The group of ranks and its memory; what is in it: coll_values.c. */
 #include "firmware-tests/support/suite.h"
-#include "firmware-tests/support/coll_world.h"
+#include "firmware-tests/support/coll_group.h"
 #include "firmware-tests/support/link_watch.h"
 #include "ops/ops.h"
 
@@ -38,34 +38,34 @@ static struct gf_direct *shared_of(struct coll_node *node)
 }
 
 /* Of direct: its area, then data and staging, each between guards and from a line on. */
-static size_t region_at(const struct coll_world *world, const struct gf_coll_need *need, int which)
+static size_t region_at(const struct coll_group *group, const struct gf_coll_need *need, int which)
 {
     size_t at = gf_direct_area_bytes(LANE_RANKS);
-    size_t bytes[2] = {world->c.elem_count * world->elem_bytes, need->staging_bytes};
+    size_t bytes[2] = {group->c.elem_count * group->elem_bytes, need->staging_bytes};
     for (int i = 0; i < which; i++) at += (bytes[i] + 2 * GUARD_BYTES + 63) / 64 * 64;
     return at;
 }
 
-static void need_of(const struct coll_world *world, struct gf_coll_need *need_out)
+static void need_of(const struct coll_group *group, struct gf_coll_need *need_out)
 {
-    struct gf_coll_limits limits = {world->c.size, world->c.elem_count * world->elem_bytes,
-                                    world->c.slice_bytes, world->c.window};
-    world->c.kind->need(world->c.kind, &limits, need_out);
+    struct gf_coll_limits limits = {group->c.size, group->c.elem_count * group->elem_bytes,
+                                    group->c.slice_bytes, group->c.window};
+    group->c.kind->need(group->c.kind, &limits, need_out);
 }
 
-static bool is_staged(const struct coll_world *world, uint32_t index)
+static bool is_staged(const struct coll_group *group, uint32_t index)
 {
-    return (world->c.staged & (1u << index % 32)) != 0;
+    return (group->c.staged & (1u << index % 32)) != 0;
 }
 
-static gf_mem take_guarded(struct coll_world *world, uint32_t index, int which, size_t size_bytes)
+static gf_mem take_guarded(struct coll_group *group, uint32_t index, int which, size_t size_bytes)
 {
-    struct coll_node *node = &world->nodes[index];
+    struct coll_node *node = &group->nodes[index];
     node->memory_bytes[which] = size_bytes;
-    if (in_memory(&world->c) && ((which == 1) || !is_staged(world, index))) {
+    if (in_memory(&group->c) && ((which == 1) || !is_staged(group, index))) {
         struct gf_coll_need need = {0};
-        need_of(world, &need);
-        node->memory[which] = node->link->region + region_at(world, &need, which);
+        need_of(group, &need);
+        node->memory[which] = node->link->region + region_at(group, &need, which);
         memset(node->memory[which], GUARD, size_bytes + 2 * GUARD_BYTES);
         return (gf_mem)(uintptr_t)(node->memory[which] + GUARD_BYTES);
     }
@@ -135,19 +135,19 @@ static gf_status reduce_xor(void *arg, gf_mem dst, gf_mem src, uint64_t elem_cou
 }
 
 /* All to all, as often as one of them is not there yet. */
-static void links_connect(struct coll_world *world)
+static void links_connect(struct coll_group *group)
 {
     bool all = false;
     for (uint32_t turn = 0; !all; turn++) {
         assert_in_range(turn, 0, 1000000);
         all = true;
-        for (uint32_t n = 0; n < world->c.size * world->c.size; n++) {
+        for (uint32_t n = 0; n < group->c.size * group->c.size; n++) {
             unsigned char endpoint[2048];
             size_t endpoint_bytes = 0;
-            uint32_t i = n / world->c.size;
-            uint32_t rank = world->c.ranks ? world->c.ranks[i] : i;
-            struct gf_link *link = world->nodes[i].link;
-            struct gf_link *peer = world->nodes[n % world->c.size].link;
+            uint32_t i = n / group->c.size;
+            uint32_t rank = group->c.ranks ? group->c.ranks[i] : i;
+            struct gf_link *link = group->nodes[i].link;
+            struct gf_link *peer = group->nodes[n % group->c.size].link;
             gf_status status;
             if (link == peer) continue;
             assert_int_equal(link->driver->endpoint(link, endpoint, &endpoint_bytes), GF_OK);
@@ -158,48 +158,48 @@ static void links_connect(struct coll_world *world)
     }
 }
 
-static void links_open(struct coll_world *world)
+static void links_open(struct coll_group *group)
 {
-    for (uint32_t i = 0; i < world->c.size; i++) {
-        struct coll_node *node = &world->nodes[i];
-        uint32_t rank = world->c.ranks ? world->c.ranks[i] : i;
-        struct gf_drivers drivers = *gf_sim_drivers(world->sim, rank);
+    for (uint32_t i = 0; i < group->c.size; i++) {
+        struct coll_node *node = &group->nodes[i];
+        uint32_t rank = group->c.ranks ? group->c.ranks[i] : i;
+        struct gf_drivers drivers = *gf_sim_drivers(group->sim, rank);
         struct gf_fault fault = {0};
         struct gf_link_setup setup = {
             .rank = rank,
-            .world = world->rank_count,
-            .ranks_max = world->rank_count,
-            .requests_max = 2 * world->c.window,
-            .message_bytes_max = world->c.slice_bytes,
-            .region_bytes = world->region_bytes,
+            .world = group->rank_count,
+            .ranks_max = group->rank_count,
+            .requests_max = 2 * group->c.window,
+            .message_bytes_max = group->c.slice_bytes,
+            .region_bytes = group->region_bytes,
         };
-        if (world->links != NULL) {
+        if (group->links != NULL) {
             drivers.link = real_links_driver();
-            drivers.link_arg = real_links_arg(world->links, rank);
+            drivers.link_arg = real_links_arg(group->links, rank);
         }
         setup.arg = drivers.link_arg;
-        world->node_of_rank[rank] = i;
+        group->node_of_rank[rank] = i;
         node->link_state = take(drivers.link->state_bytes(&setup));
         assert_int_equal(drivers.link->open(&setup, node->link_state, &node->link, &fault), GF_OK);
-        if (world->c.size <= WATCHED_MAX)
+        if (group->c.size <= WATCHED_MAX)
             node->link->driver = link_watch(node->link->driver, &nobody_beside);
     }
-    links_connect(world);
+    links_connect(group);
 }
 
 /* Nodes of ranks that follow each other. */
-static void nodes_set(struct coll_world *world, uint32_t index)
+static void nodes_set(struct coll_group *group, uint32_t index)
 {
-    struct coll_node *node = &world->nodes[index];
+    struct coll_node *node = &group->nodes[index];
     struct gf_coll_nodes *nodes = &node->nodes;
-    if (world->c.kind != &gf_coll_hierarchy) return;
+    if (group->c.kind != &gf_coll_hierarchy) return;
     *nodes = (struct gf_coll_nodes){.local = node->local,
                                     .across = node->across,
                                     .owners = UINT32_MAX,
-                                    .halving_max_bytes = world->c.halving_max_bytes};
-    for (uint32_t n = 0, first = 0; (n < 8) && (world->c.node_ranks[n] > 0);
-         first += world->c.node_ranks[n++]) {
-        uint32_t ranks = world->c.node_ranks[n];
+                                    .halving_max_bytes = group->c.halving_max_bytes};
+    for (uint32_t n = 0, first = 0; (n < 8) && (group->c.node_ranks[n] > 0);
+         first += group->c.node_ranks[n++]) {
+        uint32_t ranks = group->c.node_ranks[n];
         nodes->node_count++;
         if (ranks < nodes->owners) nodes->owners = ranks;
         if ((index < first) || (index >= first + ranks)) continue;
@@ -208,42 +208,42 @@ static void nodes_set(struct coll_world *world, uint32_t index)
         nodes->local_index = index - first;
         for (uint32_t i = 0; i < ranks; i++) node->local[i] = first + i;
     }
-    for (uint32_t n = 0, first = 0; n < nodes->node_count; first += world->c.node_ranks[n++])
+    for (uint32_t n = 0, first = 0; n < nodes->node_count; first += group->c.node_ranks[n++])
         node->across[n] = first + nodes->local_index;
     node->own.hierarchy.nodes = nodes;
 }
 
-void coll_world_open(struct coll_world *world, const struct coll_case *c,
+void coll_group_open(struct coll_group *group, const struct coll_case *c,
                      const struct gf_sim_setup *sim)
 {
     struct gf_sim_setup setup = sim ? *sim : (struct gf_sim_setup){0};
-    *world = (struct coll_world){.c = *c, .rank_count = c->ranks ? 2 * c->size : c->size};
-    setup.world = world->rank_count;
-    if (c->kind == &gf_coll_direct) setup.ranks_per_node = world->rank_count;
+    *group = (struct coll_group){.c = *c, .rank_count = c->ranks ? 2 * c->size : c->size};
+    setup.world = group->rank_count;
+    if (c->kind == &gf_coll_direct) setup.ranks_per_node = group->rank_count;
     if (c->kind == &gf_coll_hierarchy)
         memcpy(setup.node_ranks, c->node_ranks, sizeof setup.node_ranks);
-    world->elem_bytes = c->reduce_elem_bytes       ? c->reduce_elem_bytes
+    group->elem_bytes = c->reduce_elem_bytes       ? c->reduce_elem_bytes
                         : (c->type == GF_TYPE_F32) ? 4
                                                    : 2;
-    world->sim = gf_sim_create(&setup);
-    world->links = real_links_create(&setup);
-    world->nodes = calloc(c->size, sizeof *world->nodes);
-    world->node_of_rank = malloc(world->rank_count * sizeof *world->node_of_rank);
-    assert_true((world->sim != NULL) && (world->nodes != NULL) && (world->node_of_rank != NULL));
-    memset(world->node_of_rank, 0xff, world->rank_count * sizeof *world->node_of_rank);
+    group->sim = gf_sim_create(&setup);
+    group->links = real_links_create(&setup);
+    group->nodes = calloc(c->size, sizeof *group->nodes);
+    group->node_of_rank = malloc(group->rank_count * sizeof *group->node_of_rank);
+    assert_true((group->sim != NULL) && (group->nodes != NULL) && (group->node_of_rank != NULL));
+    memset(group->node_of_rank, 0xff, group->rank_count * sizeof *group->node_of_rank);
     if (in_memory(c)) {
         struct gf_coll_need need = {0};
-        need_of(world, &need);
-        world->region_bytes = region_at(world, &need, 2);
+        need_of(group, &need);
+        group->region_bytes = region_at(group, &need, 2);
     }
-    links_open(world);
+    links_open(group);
 
     for (uint32_t i = 0; i < c->size; i++) {
-        struct coll_node *node = &world->nodes[i];
+        struct coll_node *node = &group->nodes[i];
         struct gf_coll *coll = &node->coll;
         struct gf_coll_need need = {0};
         size_t req_bytes = node->link->driver->req_size_bytes;
-        need_of(world, &need);
+        need_of(group, &need);
         *coll = (struct gf_coll){
             .kind = c->kind,
             .link = node->link,
@@ -264,12 +264,12 @@ void coll_world_open(struct coll_world *world, const struct coll_case *c,
             .own = {&node->own.flow},
         };
         if (in_memory(c))
-            *shared_of(node) = (struct gf_direct){.region_bytes = world->region_bytes,
+            *shared_of(node) = (struct gf_direct){.region_bytes = group->region_bytes,
                                                   .lane_ranks = LANE_RANKS,
                                                   .small_bytes = c->small_bytes};
-        nodes_set(world, i);
-        coll->plan.data = take_guarded(world, i, 0, c->elem_count * world->elem_bytes);
-        coll->staging = take_guarded(world, i, 1, need.staging_bytes);
+        nodes_set(group, i);
+        coll->plan.data = take_guarded(group, i, 0, c->elem_count * group->elem_bytes);
+        coll->staging = take_guarded(group, i, 1, need.staging_bytes);
         coll->msgs = calloc(need.msg_count + 1, sizeof *coll->msgs);
         node->requests = take(need.msg_count * req_bytes + 1);
         assert_non_null(coll->msgs);
@@ -281,20 +281,20 @@ void coll_world_open(struct coll_world *world, const struct coll_case *c,
             coll->plan.reduce_elem_bytes = c->reduce_elem_bytes;
         }
         node->status = GF_OK;
-        memset(coll_world_data(world, i), 0, coll_world_data_bytes(world));
+        memset(coll_group_data(group, i), 0, coll_group_data_bytes(group));
     }
 }
 
-void coll_world_start(struct coll_world *world, uint32_t index, uint64_t step)
+void coll_group_start(struct coll_group *group, uint32_t index, uint64_t step)
 {
-    struct coll_node *node = &world->nodes[index];
+    struct coll_node *node = &group->nodes[index];
     node->check = (struct gf_check){0, UINT64_MAX};
     node->coll.plan.tag = gf_tag(1, step, 7);
     /* as another algorithm leaves it */
     memset(&shared_of(node)->state, 0x5a, sizeof(struct gf_direct_state));
-    if (in_memory(&world->c)) shared_of(node)->order = step;
+    if (in_memory(&group->c)) shared_of(node)->order = step;
     node->status = GF_AGAIN;
-    gf_status status = gf_coll_start(&node->coll, gf_sim_now_ns(world->sim));
+    gf_status status = gf_coll_start(&node->coll, gf_sim_now_ns(group->sim));
     if (status < 0) gf_coll_fail(&node->coll, status);
 }
 
@@ -311,73 +311,73 @@ static uint64_t node_progress(const struct coll_node *node)
            node->coll.state;
 }
 
-void coll_world_poll(struct coll_world *world, uint32_t index)
+void coll_group_poll(struct coll_group *group, uint32_t index)
 {
-    struct coll_node *node = &world->nodes[index];
+    struct coll_node *node = &group->nodes[index];
     uint64_t before;
     if (node->status != GF_AGAIN) return;
     do {
         before = node_progress(node);
         (void)node->link->driver->progress(node->link);
-        node->status = gf_coll_poll(&node->coll, gf_sim_now_ns(world->sim));
+        node->status = gf_coll_poll(&node->coll, gf_sim_now_ns(group->sim));
     } while ((node->status == GF_AGAIN) && (node_progress(node) != before));
 }
 
 /* Over a real link all are looked at in turn; no deadline passes. */
-static void run_real(struct coll_world *world)
+static void run_real(struct coll_group *group)
 {
     const uint64_t since_ns = gf_clock_monotonic.now_ns(NULL);
     for (uint32_t under_way = 1; under_way > 0;) {
         under_way = 0;
-        for (uint32_t i = 0; i < world->c.size; i++) {
-            coll_world_poll(world, i);
-            (void)world->nodes[i].link->driver->progress(world->nodes[i].link);
-            under_way += world->nodes[i].status == GF_AGAIN;
+        for (uint32_t i = 0; i < group->c.size; i++) {
+            coll_group_poll(group, i);
+            (void)group->nodes[i].link->driver->progress(group->nodes[i].link);
+            under_way += group->nodes[i].status == GF_AGAIN;
         }
         assert_true(gf_clock_monotonic.now_ns(NULL) - since_ns < UINT64_C(20000000000)); /* hangs */
     }
 }
 
-void coll_world_run(struct coll_world *world)
+void coll_group_run(struct coll_group *group)
 {
     uint32_t under_way;
-    if (world->links != NULL) {
-        run_real(world);
+    if (group->links != NULL) {
+        run_real(group);
         assert_int_equal(link_watch_under_way(), 0);
         return;
     }
     for (uint32_t quiet = 0;;) {
         uint32_t rank;
-        while ((rank = gf_sim_woken_next(world->sim)) != GF_RANK_NONE) {
-            if (world->node_of_rank[rank] < world->c.size)
-                coll_world_poll(world, world->node_of_rank[rank]);
+        while ((rank = gf_sim_woken_next(group->sim)) != GF_RANK_NONE) {
+            if (group->node_of_rank[rank] < group->c.size)
+                coll_group_poll(group, group->node_of_rank[rank]);
         }
-        if (gf_sim_advance(world->sim)) continue;
+        if (gf_sim_advance(group->sim)) continue;
         /* Nothing happens by itself any more: deadlines, and posts that found no room. */
         under_way = 0;
-        for (uint32_t i = 0; i < world->c.size; i++) {
-            struct coll_node *node = &world->nodes[i];
-            coll_world_poll(world, i);
-            if (world->may_reset && (node->coll.state == GF_COLL_DRAIN)) {
-                uint32_t rank = world->c.ranks ? world->c.ranks[i] : i;
-                assert_int_equal(node->link->driver->reset(node->link, 2, rank, world->rank_count),
+        for (uint32_t i = 0; i < group->c.size; i++) {
+            struct coll_node *node = &group->nodes[i];
+            coll_group_poll(group, i);
+            if (group->may_reset && (node->coll.state == GF_COLL_DRAIN)) {
+                uint32_t rank = group->c.ranks ? group->c.ranks[i] : i;
+                assert_int_equal(node->link->driver->reset(node->link, 2, rank, group->rank_count),
                                  GF_OK);
             }
-            under_way += world->nodes[i].status == GF_AGAIN;
+            under_way += group->nodes[i].status == GF_AGAIN;
         }
         if (under_way == 0) break;
         assert_in_range(quiet++, 0, 40); /* hangs */
-        gf_sim_advance_to(world->sim, gf_sim_now_ns(world->sim) + COLL_TIMEOUT_NS / 4);
+        gf_sim_advance_to(group->sim, gf_sim_now_ns(group->sim) + COLL_TIMEOUT_NS / 4);
     }
-    assert_int_equal(gf_sim_counts(world->sim)->requests_posted,
-                     gf_sim_counts(world->sim)->requests_ended);
+    assert_int_equal(gf_sim_counts(group->sim)->requests_posted,
+                     gf_sim_counts(group->sim)->requests_ended);
     assert_int_equal(link_watch_under_way(), 0);
 }
 
-void coll_world_close(struct coll_world *world)
+void coll_group_close(struct coll_group *group)
 {
-    for (uint32_t i = 0; i < world->c.size; i++) {
-        struct coll_node *node = &world->nodes[i];
+    for (uint32_t i = 0; i < group->c.size; i++) {
+        struct coll_node *node = &group->nodes[i];
         for (int which = 0; which < 2; which++) {
             const unsigned char *memory = node->memory[which];
             for (size_t g = 0; g < GUARD_BYTES; g++) {
@@ -387,8 +387,8 @@ void coll_world_close(struct coll_world *world)
         }
     }
     /* memory may lie in a region, which goes with its link */
-    for (uint32_t i = 0; i < world->c.size; i++) {
-        struct coll_node *node = &world->nodes[i];
+    for (uint32_t i = 0; i < group->c.size; i++) {
+        struct coll_node *node = &group->nodes[i];
         node->link->driver->close(node->link);
         free(node->link_state);
         free(node->taken[0]);
@@ -396,75 +396,75 @@ void coll_world_close(struct coll_world *world)
         free(node->coll.msgs);
         free(node->requests);
     }
-    gf_sim_destroy(world->sim);
-    real_links_destroy(world->links);
-    free(world->node_of_rank);
-    free(world->nodes);
+    gf_sim_destroy(group->sim);
+    real_links_destroy(group->links);
+    free(group->node_of_rank);
+    free(group->nodes);
 }
 
-void *coll_world_data(const struct coll_world *world, uint32_t index)
+void *coll_group_data(const struct coll_group *group, uint32_t index)
 {
-    return world->nodes[index].memory[0] + GUARD_BYTES;
+    return group->nodes[index].memory[0] + GUARD_BYTES;
 }
 
-size_t coll_world_data_bytes(const struct coll_world *world)
+size_t coll_group_data_bytes(const struct coll_group *group)
 {
-    return world->nodes[0].memory_bytes[0];
+    return group->nodes[0].memory_bytes[0];
 }
 
-void coll_world_run_once(const struct coll_case *c, const struct gf_sim_setup *sim, bool exact)
+void coll_group_run_once(const struct coll_case *c, const struct gf_sim_setup *sim, bool exact)
 {
     if (!real_links_takes(c->size)) return;
-    COLL_WORLD_OPEN(world, c, sim);
-    coll_world_fill(&world, exact);
-    coll_world_go(&world, 3);
-    coll_world_expect(&world, GF_OK);
-    coll_world_check(&world);
+    COLL_GROUP_OPEN(group, c, sim);
+    coll_group_fill(&group, exact);
+    coll_group_go(&group, 3);
+    coll_group_expect(&group, GF_OK);
+    coll_group_check(&group);
 }
 
-void coll_world_go(struct coll_world *world, uint64_t step)
+void coll_group_go(struct coll_group *group, uint64_t step)
 {
-    for (uint32_t i = 0; i < world->c.size; i++) coll_world_start(world, i, step);
-    coll_world_run(world);
+    for (uint32_t i = 0; i < group->c.size; i++) coll_group_start(group, i, step);
+    coll_group_run(group);
 }
 
-void coll_world_expect(const struct coll_world *world, gf_status status)
+void coll_group_expect(const struct coll_group *group, gf_status status)
 {
-    for (uint32_t i = 0; i < world->c.size; i++) assert_int_equal(world->nodes[i].status, status);
+    for (uint32_t i = 0; i < group->c.size; i++) assert_int_equal(group->nodes[i].status, status);
 }
 
-bool coll_world_same_inside(const struct coll_case *c, const struct gf_sim_setup *sim,
+bool coll_group_same_inside(const struct coll_case *c, const struct gf_sim_setup *sim,
                             uint32_t staged)
 {
     enum { MORE = 1233, SHIFT = 177 };
     struct coll_case longer = *c;
     longer.elem_count += MORE;
     longer.staged = staged;
-    COLL_WORLD_OPEN(alone, c, sim);
-    COLL_WORLD_OPEN(inside, &longer, sim);
+    COLL_GROUP_OPEN(alone, c, sim);
+    COLL_GROUP_OPEN(inside, &longer, sim);
     size_t at = SHIFT * alone.elem_bytes;
-    size_t bytes = coll_world_data_bytes(&alone);
+    size_t bytes = coll_group_data_bytes(&alone);
     bool same = true;
-    coll_world_fill(&alone, false);
-    coll_world_fill(&inside, false);
+    coll_group_fill(&alone, false);
+    coll_group_fill(&inside, false);
     for (uint32_t i = 0; i < c->size; i++)
-        memcpy((char *)coll_world_data(&inside, i) + at, coll_world_data(&alone, i), bytes);
-    coll_world_go(&alone, 0);
-    coll_world_go(&inside, 0);
+        memcpy((char *)coll_group_data(&inside, i) + at, coll_group_data(&alone, i), bytes);
+    coll_group_go(&alone, 0);
+    coll_group_go(&inside, 0);
     for (uint32_t i = 0; i < c->size; i++)
-        same = same && (memcmp((char *)coll_world_data(&inside, i) + at, coll_world_data(&alone, 0),
+        same = same && (memcmp((char *)coll_group_data(&inside, i) + at, coll_group_data(&alone, 0),
                                bytes) == 0);
     return same;
 }
 
-void coll_world_bad(struct coll_world *world, uint64_t *count_out, uint64_t *first_out)
+void coll_group_bad(struct coll_group *group, uint64_t *count_out, uint64_t *first_out)
 {
     *count_out = 0;
     *first_out = UINT64_MAX;
-    coll_world_go(world, 0);
-    coll_world_expect(world, GF_OK);
-    for (uint32_t i = 0; i < world->c.size; i++) {
-        const struct gf_check *check = &world->nodes[i].check;
+    coll_group_go(group, 0);
+    coll_group_expect(group, GF_OK);
+    for (uint32_t i = 0; i < group->c.size; i++) {
+        const struct gf_check *check = &group->nodes[i].check;
         *count_out += check->bad_count;
         if (check->bad_first < *first_out) *first_out = check->bad_first;
         assert_int_equal(check->bad_count == 0, check->bad_first == UINT64_MAX);
