@@ -2,7 +2,7 @@
 #ifndef GF_FAULT_H
 #define GF_FAULT_H
 
-#include "gradientflow.h"
+#include "types.h"
 
 #ifdef __cplusplus
 extern "C" {

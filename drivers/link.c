@@ -330,29 +330,31 @@ static bool front_edge_is_broken(struct gf_link *link, uint32_t peer, struct gf_
 
 /* ---- messages ---- */
 
-static gf_status post_refuse(struct gf_link *link, gf_status code, uint32_t peer, uint64_t tag,
-                             size_t size_bytes, const char *why)
+/* What no caller may ask for, looked at again to say what it was. */
+__attribute__((cold)) static gf_status post_refuse(struct gf_link *link, uint32_t peer,
+                                                   uint64_t tag, size_t size_bytes)
 {
+    const struct gf_link_setup *setup = &link->front->setup;
+    const char *why = "not connected in this generation";
+    gf_status code = GF_ERR_PARAM;
+    if ((peer >= setup->world) || (peer == setup->rank))
+        why = "that is no peer";
+    else if (size_bytes > setup->message_bytes_max)
+        why = "larger than setup.message_bytes_max";
+    else if (tag >> GF_TAG_BITS != 0)
+        why = "a tag has 51 bits";
+    else
+        code = GF_ERR_STATE;
     return gf_fault_set(&link->fault, code, peer, "post", 0,
-                        "rank %u, %zu bytes with rank %u under tag %#llx: %s",
-                        link->front->setup.rank, size_bytes, peer, (unsigned long long)tag, why);
+                        "rank %u, %zu bytes with rank %u under tag %#llx: %s", setup->rank,
+                        size_bytes, peer, (unsigned long long)tag, why);
 }
 
-/* What no caller may ask for. */
-static gf_status post_check(struct gf_link *link, uint32_t peer, uint64_t tag, size_t size_bytes)
+static bool may_post(const struct gf_front *front, uint32_t peer, uint64_t tag, size_t size_bytes)
 {
-    const struct gf_front *front = link->front;
-    if ((peer >= front->setup.world) || (peer == front->setup.rank))
-        return post_refuse(link, GF_ERR_PARAM, peer, tag, size_bytes, "that is no peer");
-    if (size_bytes > front->setup.message_bytes_max)
-        return post_refuse(link, GF_ERR_PARAM, peer, tag, size_bytes,
-                           "larger than setup.message_bytes_max");
-    if (tag >> GF_TAG_BITS != 0)
-        return post_refuse(link, GF_ERR_PARAM, peer, tag, size_bytes, "a tag has 51 bits");
-    if (front->driver == NULL && !front->in_node[peer])
-        return post_refuse(link, GF_ERR_STATE, peer, tag, size_bytes,
-                           "not connected in this generation");
-    return GF_OK;
+    return (peer < front->setup.world) && (peer != front->setup.rank) &&
+           (size_bytes <= front->setup.message_bytes_max) && (tag >> GF_TAG_BITS == 0) &&
+           ((front->driver != NULL) || front->in_node[peer]);
 }
 
 static bool goes_in_node(const struct gf_link *link, uint32_t peer, gf_mem data)
@@ -366,8 +368,7 @@ static gf_status front_send(struct gf_link *link, uint32_t to, uint64_t tag, gf_
                             size_t size_bytes, struct gf_req *req)
 {
     struct node_req *in_node = (struct node_req *)req;
-    gf_status status = post_check(link, to, tag, size_bytes);
-    if (status != GF_OK) return status;
+    if (!may_post(link->front, to, tag, size_bytes)) return post_refuse(link, to, tag, size_bytes);
     in_node->head.in_node = goes_in_node(link, to, data);
     if (!in_node->head.in_node)
         return link->front->driver->send_post(link, to, tag, data, size_bytes, req);
@@ -379,8 +380,8 @@ static gf_status front_recv(struct gf_link *link, uint32_t from, uint64_t tag, g
                             size_t size_bytes, struct gf_req *req)
 {
     struct node_req *in_node = (struct node_req *)req;
-    gf_status status = post_check(link, from, tag, size_bytes);
-    if (status != GF_OK) return status;
+    if (!may_post(link->front, from, tag, size_bytes))
+        return post_refuse(link, from, tag, size_bytes);
     in_node->head.in_node = goes_in_node(link, from, data);
     if (!in_node->head.in_node)
         return link->front->driver->recv_post(link, from, tag, data, size_bytes, req);

@@ -31,7 +31,6 @@ struct gf_state_extra {
     void *data;
     uint64_t bytes; /* any number, 0 too; the same on all ranks */
 };
-#define GF_TEXT_MAX 128
 #define GF_PATH_MAX_BYTES 256
 /* Zeroes are defaults everywhere. gf_config_load() (config/config.h) fills it from a file, or fill
  * it by hand. The key table (gradientflow.cfg.5) states each field's file key, unit, range and

@@ -9,6 +9,7 @@
 
 #include "drivers/drivers.h"
 #include "drivers/forked.h"
+#include "drivers/ticks.h"
 #include "lib/core/buffer.h"
 #include "lib/core/error.h"
 #include "lib/core/finite.h"

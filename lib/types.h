@@ -15,6 +15,7 @@ extern "C" {
 #define GF_TENSOR_NONE UINT32_MAX /* "no tensor" */
 #define GF_WORLD_MAX 8192u        /* ranks; the tag has 13 bits for a rank */
 #define GF_TENSORS_MAX 16384u     /* tensors; a tag has 14 bits for a fused buffer */
+#define GF_TEXT_MAX 128           /* bytes of a text in a configuration, with its end */
 
 /* Negative is an error, zero is done, positive is "not yet". */
 typedef enum gf_status {

@@ -2,6 +2,7 @@
  * refuses, when an attempt ends and no other is open, or after CHANNEL_DIAL_NS. The caller
  * decides whether to dial again. */
 #include "drivers/tcp/channel_state.h"
+#include "gradientflow.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

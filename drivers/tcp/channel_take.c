@@ -2,6 +2,7 @@
  * hello is valid and proven gets a connection, which is a number; its first frame says which
  * process it is. */
 #include "drivers/tcp/channel_state.h"
+#include "gradientflow.h"
 
 #include <inttypes.h>
 #include <poll.h>

@@ -166,7 +166,8 @@ static outcome event_take(struct channel *channel, uint32_t about,
 
 static gf_status fault_of(struct channel *channel)
 {
-    if (channel->base.fault.code == GF_OK) channel->base.fault = channel->handshake.fault;
+    if ((channel->base.fault.code == GF_OK) && (channel->handshake.fault.code != GF_OK))
+        channel->base.fault = channel->handshake.fault;
     return channel->base.fault.code;
 }
 

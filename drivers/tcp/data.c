@@ -1,5 +1,6 @@
 /* See data.h. */
 #include "drivers/tcp/data_state.h"
+#include "gradientflow.h"
 
 #include <errno.h>
 #include <string.h>

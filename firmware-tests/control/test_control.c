@@ -1,6 +1,7 @@
 /* The coordinator and members of lib/control/, in one thread: what a job does when processes die,
  * are cut off, come again, and when the coordinator itself ends. */
 #include "firmware-tests/support/suite.h"
+#include "gradientflow.h"
 #include "firmware-tests/support/control_world.h"
 #include "lib/control/coordinator_state.h"
 

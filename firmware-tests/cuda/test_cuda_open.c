@@ -2,6 +2,7 @@
  * suite: slow
  * link: wrap dlclose */
 #include "firmware-tests/support/suite.h"
+#include "gradientflow.h"
 #include "firmware-tests/cuda/cuda_fixture.h"
 
 #include <sys/stat.h>

@@ -1,5 +1,6 @@
 /* Somebody who is no rank of the job. */
 #include "firmware-tests/support/stranger.h"
+#include "gradientflow.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>

@@ -19,16 +19,17 @@ void gf_calls_add(struct control_calls *calls, gf_operation operation, gf_type t
 {
     uint64_t hash = (calls->count == 0) ? CONTROL_CALLS_START
                                         : calls->last[calls->count % CONTROL_CALLS_LAST].hash;
-    struct control_call call = {.what = (uint32_t)operation | ((uint32_t)type << 8),
-                                .root = root,
-                                .elem_count = elem_count};
-    /* by words: byte by byte it took a sixth of a small request's time */
-    hash = gf_fnv_word(hash, ((uint64_t)root << 32) | call.what);
-    call.hash = gf_fnv_word(hash, elem_count);
     uint64_t number = ++calls->count;
-    calls->last[number % CONTROL_CALLS_LAST] = call;
+    struct control_call *call = &calls->last[number % CONTROL_CALLS_LAST];
+    call->what = (uint32_t)operation | ((uint32_t)type << 8);
+    call->root = root;
+    call->elem_count = elem_count;
+    /* by words: byte by byte it took a sixth of a small request's time */
+    hash = gf_fnv_word(hash, ((uint64_t)root << 32) | call->what);
+    call->hash = gf_fnv_word(hash, elem_count);
+    if (number % (1u << mark_shifts[0]) != 0) return; /* the others are multiples of it */
     for (uint32_t i = 0; i < CONTROL_CALLS_MARKS; i++)
-        if (number % (UINT64_C(1) << mark_shifts[i]) == 0) calls->marks[i] = call;
+        if (number % (UINT64_C(1) << mark_shifts[i]) == 0) calls->marks[i] = *call;
 }
 
 uint64_t gf_calls_number(const struct control_calls *calls, uint32_t i)

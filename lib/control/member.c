@@ -544,9 +544,8 @@ static bool word_send(struct gf_member *member, control_frame frame)
 
 static void flush(struct gf_member *member)
 {
-    for (uint32_t frame = 1; frame < CONTROL_FRAME_COUNT; frame++)
-        while (member->connected && ((member->owed & (1u << frame)) != 0))
-            if (!word_send(member, (control_frame)frame)) return;
+    while (member->connected && (member->owed != 0))
+        if (!word_send(member, (control_frame)__builtin_ctz(member->owed))) return;
 }
 
 /* ---- calls ---- */

@@ -2,6 +2,7 @@
 #ifndef GF_CHOOSE_H
 #define GF_CHOOSE_H
 
+#include "gradientflow.h"
 #include "ops/coll.h"
 
 /* The algorithm that serves `collective` for this many bytes on the wire. Sums follow the

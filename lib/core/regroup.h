@@ -3,6 +3,7 @@
 #ifndef GF_REGROUP_H
 #define GF_REGROUP_H
 
+#include "gradientflow.h"
 #include "lib/control/control.h"
 
 typedef enum gf_change_state {

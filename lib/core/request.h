@@ -2,6 +2,7 @@
 #ifndef GF_REQUEST_H
 #define GF_REQUEST_H
 
+#include "gradientflow.h"
 #include "ops/coll.h"
 
 typedef enum gf_request_state {

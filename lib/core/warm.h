@@ -2,6 +2,7 @@
 #ifndef GF_WARM_H
 #define GF_WARM_H
 
+#include "gradientflow.h"
 #include "ops/coll.h"
 
 /* What ranks count when they meet. */

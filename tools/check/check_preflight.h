@@ -4,6 +4,7 @@
 #ifndef CHECK_PREFLIGHT_H
 #define CHECK_PREFLIGHT_H
 
+#include "gradientflow.h"
 #include "tools/check/check_report.h"
 #include "drivers/channel.h"
 
