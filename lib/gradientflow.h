@@ -314,17 +314,16 @@ gf_status gf_tensors_ready(gf_context *gf, uint32_t first, uint32_t count, gf_qu
 
 /* gf_tensor_ready() where an event of the appliance's tells that the tensor is computed.
  *     event       one that it has recorded, or that a graph which it has launched records, when
- *                 this
- *                 is called. It is looked at and never waited for, and is not recorded again before
- *                 gf_step_wait() has given GF_OK. On the host 0, and computed when this is called
+ *                 this is called. It is looked at and never waited for, and is not recorded again
+ *                 before gf_step_wait() has given GF_OK. On the host 0, and computed when this is
+ *                 called
  * Valid, and returns: as gf_tensor_ready(). */
 gf_status gf_tensor_ready_event(gf_context *gf, uint32_t tensor, gf_event_handle event);
 
 /* For a trainer that keeps its gradients elsewhere: copies one to gf_gradient() and declares it
  * ready; the average is in gf_gradient(). From gf_gradient() itself nothing is copied.
  *     gradient    [elem_count] of the tensor's type. On the host it may be written again at once.
- *                 On
- *                 a GPU it is device memory, or host memory that the device was told of
+ *                 On a GPU it is device memory, or host memory that the device was told of
  *     queue       where the copy goes on a GPU; what comes there later may write it again
  * Valid, and returns: as gf_tensor_ready(). */
 gf_status gf_tensor_copy(gf_context *gf, uint32_t tensor, const void *gradient,
@@ -428,9 +427,8 @@ struct gf_request {
 /* Adds data over all ranks, in place. What holds for it holds for the five calls after it:
  *     data        [elem_count] of type, in host memory or in device memory: the library's
  *                 (gf_gradient(), gf_weight()), or the appliance's, whose work on it has then
- *                 ended.
- *                 The library's until gf_request_poll() or gf_request_wait() gives anything but
- *                 GF_AGAIN
+ *                 ended. The library's until gf_request_poll() or gf_request_wait() gives
+ *                 anything but GF_AGAIN
  *     request     the caller's, until its end was asked for
  * All ranks post the same requests in the same order with the same arguments; a difference is found
  * and named. Buffers from gf_exchange_take() travel without a copy, other host memory is staged

@@ -1,7 +1,8 @@
 #!/bin/sh
 # What link.idle = auto costs beside each fixed setting: `make bench-idle` (15 minutes; hosts need root). Settings take
 # turns, ROUNDS times over; the mean time of an operation counts, because a core that was given away for a time slice
-# shows in no median; of the rounds, the median. CASES="cores oversubscribed hosts neighbour trainer", SETTINGS="auto yield sleep" (spin takes minutes with many ranks).
+# shows in no median; of the rounds, the median. CASES="cores oversubscribed hosts neighbour trainer",
+# SETTINGS="auto yield sleep" (spin takes minutes with many ranks), RANKS="4 8 16" of one host and HOSTS="2 4".
 set -u
 export LC_ALL=C
 . firmware-tests/bench/bench_parts.sh
@@ -23,7 +24,8 @@ turn() {
     turn_ranks=$1 turn_config=$scratch/$2.cfg; shift 2
     if [ -n "$net_prefix" ]; then net_run 60 sh -c "$pin"' exec "$@"' sh \
         "$program" "$turn_config" "$1" "$SECONDS_EACH" ${2:-} ${3:-}
-    else timeout -k 5 60 "$BUILD/gf-run" -n "$turn_ranks" sh -c "$pin"' exec "$@"' sh "$program" "$turn_config" "$1" "$SECONDS_EACH" ${2:-} ${3:-}
+    else timeout -k 5 60 "$BUILD/gf-run" -n "$turn_ranks" --config "$turn_config" sh -c "$pin"' exec "$@"' sh \
+        "$program" "$turn_config" "$1" "$SECONDS_EACH" ${2:-} ${3:-}
     fi >"$scratch/turn" 2>"$scratch/turn.err" || { echo "# $turn_config failed: $(tail -n 1 "$scratch/turn.err")" >&2; return; }
     awk 'NF >= 2 {print $(NF - 1)}' "$scratch/turn"
 }
@@ -51,9 +53,11 @@ row() {
     for bytes in $row_sizes; do
         printf '| %s | %s |' "$row_name" "$bytes"
         for setting in $settings; do printf ' %s |' "$(us "$(median "$times" "$setting" "$bytes")")"; done
-        fastest=$(best "$times" "$bytes" spin yield sleep)
+        # shellcheck disable=SC2086
+        fastest=$(best "$times" "$bytes" $(echo "$settings" | sed 's/auto//'))
         echo " ${fastest% *} | $(ratio "${fastest#* }" "$(median "$times" auto "$bytes")") | $others |"
     done
+    rows_keep idle "$row_name" us "$times"
 }
 neighbours() { for core in "$@"; do taskset -c "$core" sh -c 'while :; do :; done' & busy="$busy $!"; done; }
 
@@ -73,9 +77,9 @@ for case in $CASES; do
         pin='taskset -pc 0 $$ >/dev/null;'
         row "2 on one core" 2 "64 65536"
         pin=''
-        for n in 4 8 16; do row "$n on $cores cores" $n "64 65536"; done ;;
+        for n in ${RANKS:-4 8 16}; do row "$n on $cores cores" $n "64 65536"; done ;;
     hosts)
-        for n in 2 4; do
+        for n in ${HOSTS:-2 4}; do
             net_up "gf$$" $n 40gbit || exit 1
             row "$n hosts on $cores cores" $n "8 4096 65536"
             # without the scheduler's choice of who shares a core, which decides more than the setting does

@@ -28,22 +28,35 @@ notes_print() {
     [ -z "$failures" ] || printf '\nTurns that failed, so in no median: %s.\n' "$failures"
 }
 
-# Compiles what can be compiled; `missing` names the rest.
+# made PROGRAM: it was compiled after its source and what both include were changed
+made() {
+    [ -x "$peers/$1" ] &&
+        [ -z "$(find "firmware-tests/bench/$2" firmware-tests/bench/bench_peer.h -newer "$peers/$1")" ]
+}
+# Compiles what can be compiled and is not yet; `missing` names the rest.
 peers_build() {
     mkdir -p "$peers"
     for floor in bound sockets; do
-        cc -D_GNU_SOURCE -I. -O3 -march=native -o "$peers/bench_$floor" "firmware-tests/bench/bench_$floor.c" || exit 1
+        made "bench_$floor" "bench_$floor.c" || cc -D_GNU_SOURCE -I. -O3 -march=native -o "$peers/bench_$floor" \
+            "firmware-tests/bench/bench_$floor.c" || exit 1
     done
     for mpi in openmpi mpich; do
-        rm -f "$peers/bench_$mpi"
-        command -v "mpicc.$mpi" >/dev/null && command -v "mpirun.$mpi" >/dev/null &&
+        if ! command -v "mpicc.$mpi" >/dev/null || ! command -v "mpirun.$mpi" >/dev/null; then
+            rm -f "$peers/bench_$mpi"
+            missing="$missing $mpi"
+            continue
+        fi
+        made "bench_$mpi" bench_mpi.c ||
             "mpicc.$mpi" -I. -O3 -march=native -o "$peers/bench_$mpi" firmware-tests/bench/bench_mpi.c || missing="$missing $mpi"
     done
-    rm -f "$peers/bench_gloo" "$peers/bench_ucc"
-    c++ -I. ${GLOO_PREFIX:+-I"$GLOO_PREFIX/include" -L"$GLOO_PREFIX/lib" -Wl,-rpath,"$GLOO_PREFIX/lib"} -O3 \
-        -march=native -o "$peers/bench_gloo" firmware-tests/bench/bench_gloo.cc -lgloo -pthread \
-        2>"$scratch/gloo.err" || missing="$missing gloo"
+    # another prefix may be another library
+    [ -z "${GLOO_PREFIX:-}" ] || rm -f "$peers/bench_gloo"
+    made bench_gloo bench_gloo.cc ||
+        c++ -I. ${GLOO_PREFIX:+-I"$GLOO_PREFIX/include" -L"$GLOO_PREFIX/lib" -Wl,-rpath,"$GLOO_PREFIX/lib"} -O3 \
+            -march=native -o "$peers/bench_gloo" firmware-tests/bench/bench_gloo.cc -lgloo -pthread \
+            2>"$scratch/gloo.err" || missing="$missing gloo"
     [ -z "${GLOO_PREFIX:-}" ] || [ -x "$peers/bench_gloo" ] || { cat "$scratch/gloo.err" >&2; exit 1; }
+    rm -f "$peers/bench_ucc"
     [ -n "${UCC_PREFIX:-}" ] || { missing="$missing ucc"; return; }
     cc -D_GNU_SOURCE -I. -I"$UCC_PREFIX/include" -O3 -march=native -o "$peers/bench_ucc" \
         firmware-tests/bench/bench_ucc.c -L"$UCC_PREFIX/lib" -Wl,-rpath,"$UCC_PREFIX/lib" -lucc || exit 1

@@ -42,7 +42,8 @@ def flood_begin(kind, build, ranks, rate, scratch):
 def kill_once(build, ranks, victim, way, scratch, kind='quiet', rate=0):
     """(seconds outside, seconds inside), or None where the survivors did not go on."""
     keyed = ['--set', f'rendezvous.key_file={scratch}/key', '--set', f'job.id={JOB}'] if rate > 0 else []
-    command = [build + '/gf-run', '-n', str(ranks), '--elastic', 'sh', '-c', SHELL, scratch, build + '/gf-train',
+    key = ['--key-file', f'{scratch}/key', '--job', str(JOB)] if rate > 0 else []  # gf-run's coordinator has the same
+    command = [build + '/gf-run', '-n', str(ranks), '--elastic', *key, 'sh', '-c', SHELL, scratch, build + '/gf-train',
                '--model', 'linear', '--batch', '840', '--elastic', '--steps', '1000000',
                '--set', f'link.private_memory={"false" if way == "node" else "true"}',
                '--set', f'link.idle={os.environ.get("IDLE", "auto")}'] + keyed

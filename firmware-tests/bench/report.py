@@ -14,10 +14,12 @@
 # $BUILD/report-quick and nowhere else.
 import argparse
 import datetime
+import glob
 import json
 import math
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -34,69 +36,83 @@ BENCHES = {
     'models': 'us',
     'hosts': 'us',
     'devices': 'us',
+    'idle': 'us',
     'plan': 'ms',
     'recovery': 's',
     'faults': 's',
     'failed': 'turns',
     'absent': 'turns',
 }
-ALL_SIZES = '8 64 512 4096 32768 262144 1048576 4194304 16777216 67108864'
+MEMORY_SIZES = '8 64 512 4096 32768 262144 2097152 16777216'
+# Settings of the peers that were the fastest with large data.
+LARGE_PEERS = 'bound openmpi+heap openmpi-ring+heap openmpi-ucx+heap mpich gloo-ring'
+HOSTS_SIZES = '8 512 4096 32768 262144 2097152 16777216'
 
-# Name: commands, what a full run has in its environment, and what a quick one has beside that.
-# `root`: without it the part measures nothing.
+# Name: commands, the seconds that a full run takes on a quiet machine of 2 cores (what the
+# estimates below say), what a full run has in its environment, and what a quick one has beside
+# that. `root`: without it the part measures nothing.
 PARTS = {
     'memory': {
         'run': ['sh', f'{BENCH}/bench_peers.sh'],
+        'seconds': 180,
         'rounds': 5,
-        'full': {'RANKS': '2 4', 'SIZES': ALL_SIZES, 'MODELS': ''},
-        'quick': {'RANKS': '2', 'SIZES': '64 4096 262144 4194304', 'SECONDS_EACH': '0.05'},
+        'full': {'RANKS': '2 4', 'SIZES': MEMORY_SIZES, 'MODELS': '', 'SECONDS_EACH': '0.05'},
+        'quick': {'RANKS': '2', 'SIZES': '64 4096 262144 2097152'},
     },
     'memory-models': {
         'run': ['sh', f'{BENCH}/bench_peers.sh'],
+        'seconds': 150,
         'rounds': 3,
-        'full': {'RANKS': '2 4', 'SIZES': '', 'MODELS': 'resnet50 gpt2'},
-        'quick': {'RANKS': '2', 'MODELS': 'resnet50'},
+        'full': {'RANKS': '2', 'SIZES': '', 'MODELS': 'resnet50 gpt2', 'PEERS': LARGE_PEERS},
+        'quick': {'MODELS': 'resnet50'},
+    },
+    'memory-models-4': {
+        'run': ['sh', f'{BENCH}/bench_peers.sh'],
+        'seconds': 60,
+        'rounds': 3,
+        'full': {'RANKS': '4', 'SIZES': '', 'MODELS': 'resnet50', 'PEERS': LARGE_PEERS},
+        'quick': {},
     },
     'hosts': {
         'run': ['sh', f'{BENCH}/bench_net.sh'],
-        'rounds': 3,
+        'seconds': 400,
+        'rounds': 5,
         'root': True,
-        'full': {
-            'HOSTS': '2 4',
-            'PARTS': 'sizes',
-            'SIZES': '8 4096 65536 262144 1048576 4194304 16777216',
-        },
-        'quick': {'HOSTS': '2', 'SIZES': '8 4096 262144 1048576'},
+        'full': {'HOSTS': '2 4', 'PARTS': 'sizes', 'SIZES': HOSTS_SIZES},
+        'quick': {'HOSTS': '2', 'SIZES': '8 4096 262144 2097152'},
     },
     'hosts-fast': {
         'run': ['sh', f'{BENCH}/bench_net.sh'],
+        'seconds': 75,
         'rounds': 5,
         'root': True,
-        'full': {'HOSTS': '4', 'PARTS': 'sizes', 'SIZES': '8 4096 65536 1048576', 'RATE_MBIT': '0'},
-        'quick': {'HOSTS': '2', 'SIZES': '8 65536'},
+        'full': {'HOSTS': '4', 'PARTS': 'sizes', 'SIZES': '8 4096 262144', 'RATE_MBIT': '0'},
+        'quick': {'HOSTS': '2', 'SIZES': '8 262144'},
     },
     'hosts-nodes': {
         'run': ['sh', f'{BENCH}/bench_net.sh'],
-        'rounds': 2,
+        'seconds': 60,
+        'rounds': 3,
         'root': True,
         'full': {
             'HOSTS': '2',
             'PARTS': 'nodes',
-            'SIZES': '65536 1048576 16777216',
-            'MODELS': 'resnet50',
-            'MODEL_ROUNDS': '2',
+            'SIZES': '32768 2097152 16777216',
+            'MODELS': '',
         },
-        'quick': {'SIZES': '1048576', 'MODELS': '', 'MODEL_ROUNDS': '1'},
+        'quick': {'SIZES': '2097152'},
     },
     'hosts-models': {
         'run': ['sh', f'{BENCH}/bench_net.sh'],
+        'seconds': 90,
         'rounds': 1,
         'root': True,
-        'full': {'HOSTS': '4', 'PARTS': 'models', 'MODELS': 'resnet50 gpt2', 'MODEL_ROUNDS': '2'},
+        'full': {'HOSTS': '4', 'PARTS': 'models', 'MODELS': 'resnet50', 'MODEL_ROUNDS': '1'},
         'quick': {'MODELS': ''},
     },
     'devices': {
         'run': ['sh', f'{BENCH}/bench_net.sh'],
+        'seconds': 40,
         'rounds': 3,
         'root': True,
         'full': {'HOSTS': '2', 'PARTS': 'devices', 'RATE_MBIT': '300'},
@@ -108,43 +124,63 @@ PARTS = {
             '-c',
             (
                 'for n in $RANKS; do for way in node tcp; do '
-                f'python3 {BENCH}/bench_recovery.py "$BUILD" $n $ROUNDS $way || exit 1; done; done'
+                f'python3 {BENCH}/bench_recovery.py "$BUILD" $n $ROUNDS $way || code=1; '
+                'done; done; exit ${code:-0}'
             ),
         ],
+        'seconds': 90,
         'rounds': 10,
         'full': {'RANKS': '3 4 8'},
         'quick': {'RANKS': '3'},
     },
+    # What `make fault-table` left in $FAULTS where that is said, else each case ROUNDS times.
     'faults': {
         'run': [
             'sh',
             '-c',
             (
-                'make --no-print-directory -s fault-table && '
-                'sh firmware-tests/lab/lab.sh rows >>"$ROWS"'
+                '[ -n "${FAULTS:-}" ] || make --no-print-directory -s fault-table RUNS=$ROUNDS; '
+                'LAB_FOLDER=${FAULTS:-$LAB_FOLDER} sh firmware-tests/lab/lab.sh rows >>"$ROWS"'
             ),
         ],
-        'rounds': 20,
+        'seconds': 130,
+        'rounds': 3,
         'root': True,
-        'full': {'LABS': '5', 'RUNS': '20'},
-        'quick': {'RUNS': '1', 'LABS': '1', 'T': 'tcp_kill_*'},
+        'full': {'LABS': '4'},
+        'quick': {'LABS': '1', 'T': 'tcp_kill_*'},
+    },
+    'idle': {
+        'run': ['sh', f'{BENCH}/bench_idle.sh'],
+        'seconds': 60,
+        'rounds': 3,
+        'root': True,
+        'full': {
+            'CASES': 'cores oversubscribed hosts trainer',
+            'SETTINGS': 'auto yield sleep',
+            'RANKS': '4',
+            'HOSTS': '4',
+            'SECONDS_EACH': '0.2',
+        },
+        'quick': {'CASES': 'cores'},
     },
     'plan': {
         'run': ['sh', f'{BENCH}/bench_plan.sh'],
+        'seconds': 160,
         'rounds': 3,
         'root': True,
-        'full': {'HOSTS': '4 8', 'RATES': '100 300 1000', 'SAMPLES': '3'},
-        'quick': {'HOSTS': '4', 'RATES': '300', 'CASES': 'nin googlenet', 'SAMPLES': '1'},
+        'full': {'HOSTS': '4 8', 'RATES': '300 1000', 'SAMPLES': '3', 'WARMUP': '1'},
+        'quick': {'HOSTS': '4', 'CASES': 'nin googlenet', 'SAMPLES': '1', 'RATES': '300'},
     },
     'plan-nodes': {
         'run': ['sh', f'{BENCH}/bench_plan.sh'],
+        'seconds': 50,
         'rounds': 3,
         'root': True,
-        'full': {'HOSTS': '2', 'RANKS': '2', 'RATES': '100 300 1000', 'SAMPLES': '3'},
+        'full': {'HOSTS': '2', 'RANKS': '2', 'RATES': '300 1000', 'SAMPLES': '3', 'WARMUP': '1'},
         'quick': {'RATES': '1000', 'CASES': 'nin-auto', 'SAMPLES': '1'},
     },
 }
-QUICK_LEFT_OUT = {'hosts-models'}  # a step of them takes a second and more
+QUICK_LEFT_OUT = {'hosts-models', 'memory-models-4'}  # a step of them takes a second and more
 
 
 class Bad(Exception):
@@ -214,6 +250,8 @@ def report_check(report, where):
             or part['rounds'] < 1
         ):
             raise Bad(f'{where}: part {name}: "rounds" must be a number above 0')
+        if not re.fullmatch(r'[0-9a-f]{7,40}', part.get('of', '0000000')):
+            raise Bad(f'{where}: part {name}: "of" is the commit that it measured')
         if not isinstance(part.get('rows'), list):
             raise Bad(f'{where}: part {name}: "rows" must be a list')
         for number, row in enumerate(part['rows'], 1):
@@ -257,22 +295,80 @@ def machine_now():
     )
 
 
-def part_measure(name, quick, folder, commit, fresh):
-    """The part as it is kept, or measured now; None where it can't be."""
-    kept = f'{folder}/{name}.json'
-    if os.path.exists(kept) and not fresh:
-        with open(kept, encoding='utf-8') as file:
-            part = json.load(file)
-        if part.get('commit') == commit:
-            print(f'report: {name} was measured before', file=sys.stderr)
-            return part
+def kept_read(name, folder, commit):
+    """The part as it was measured before, of this commit; else None."""
+    path = f'{folder}/{name}.json'
+    if not os.path.exists(path):
+        return None
+    with open(path, encoding='utf-8') as file:
+        part = json.load(file)
+    return part if part.get('commit') == commit else None
+
+
+def session_signal(session, number):
+    """To all of a session: timeout(1) has what it runs in a process group of its own."""
+    for path in glob.glob('/proc/[0-9]*/stat'):
+        try:
+            with open(path, encoding='utf-8', errors='replace') as file:
+                fields = file.read().rpartition(')')[2].split()
+            if int(fields[3]) == session:
+                os.kill(int(path.split('/')[2]), number)
+        except (OSError, IndexError):  # it has ended
+            pass
+
+
+def command_run(name, env, out, limit_s):
+    """The exit code of a part's command, whose processes all end with it or with this program."""
+    with open(out, 'wb') as said:
+        job = subprocess.Popen(
+            PARTS[name]['run'],
+            env=env,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            return job.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            print(f'report: {name} has not ended after {limit_s} s: stopped', file=sys.stderr)
+            return 124
+        finally:
+            if job.poll() is None:
+                session_signal(job.pid, signal.SIGTERM)  # traps take the namespaces down
+                try:
+                    job.wait(20)
+                except subprocess.TimeoutExpired:
+                    pass
+                session_signal(job.pid, signal.SIGKILL)
+                job.wait()
+
+
+def faults_commit():
+    """Of what `make fault-table` left in $FAULTS, or None: the report measures them itself."""
+    folder = os.environ.get('FAULTS')
+    if not folder:
+        return None
+    try:
+        with open(f'{folder}/commit', encoding='utf-8') as file:
+            commits = file.read().split()
+    except OSError as error:
+        raise Bad(
+            f'report: FAULTS={folder} is a folder of make fault-table, which has a file "commit":'
+            f' {error.strerror}'
+        ) from error
+    if len(commits) != 1:
+        raise Bad(f'report: {folder}/commit names one commit, not {" ".join(commits) or "none"}')
+    return commits[0]
+
+
+def part_measure(name, quick, folder, commit):
+    """The part as it was measured now; None where it can't be."""
     part = PARTS[name]
     if part.get('root') and os.geteuid() != 0:
         print(f'report: {name} needs root, for network namespaces', file=sys.stderr)
         return None
-    rows, rounds = f'{folder}/{name}.rows', (
-        1 if quick else int(os.environ.get('ROUNDS') or part['rounds'])
-    )
+    rows, out = f'{folder}/{name}.rows', f'{folder}/{name}.out'
+    rounds = 1 if quick else int(os.environ.get('ROUNDS') or part['rounds'])
     subprocess.run(['rm', '-rf', rows, f'{folder}/{name}.kept'], check=True)
     env = {
         **os.environ,
@@ -286,33 +382,39 @@ def part_measure(name, quick, folder, commit, fresh):
         **(part['quick'] if quick else {}),
     }
     begun = time.monotonic()
-    print(f'report: {name} ..', file=sys.stderr)
-    with open(f'{folder}/{name}.out', 'wb') as said:
-        code = subprocess.run(
-            part['run'], env=env, stdout=said, stderr=subprocess.STDOUT, check=False
-        ).returncode
+    code = command_run(name, env, out, 120 + 3 * part['seconds'])
+    seconds = round(time.monotonic() - begun)
     found = rows_read(rows) if os.path.exists(rows) else []
     if not any(row['bench'] not in ('failed', 'absent') for row in found):
-        print(
-            f'report: {name} measured nothing (exit code {code}); {folder}/{name}.out says why',
-            file=sys.stderr,
-        )
+        print(f'report: {name} measured nothing (exit code {code}): see {out}', file=sys.stderr)
         return None
     if code != 0:
-        print(
-            f'report: {name} ended with exit code {code}: see {folder}/{name}.out', file=sys.stderr
-        )
-    result = {
-        'commit': commit,
-        'rounds': rounds,
-        'exit': code,
-        'seconds': round(time.monotonic() - begun),
-        'rows': found,
-    }
-    print(f'report: {name} took {result["seconds"]} s', file=sys.stderr)
-    with open(kept, 'w', encoding='utf-8') as file:
+        print(f'report: {name} ended with exit code {code}: see {out}', file=sys.stderr)
+    result = {'commit': commit, 'rounds': rounds, 'exit': code, 'seconds': seconds, 'rows': found}
+    if name == 'faults' and faults_commit():
+        result['of'] = faults_commit()
+    print(f'report: {name} took {seconds} s', file=sys.stderr)
+    with open(f'{folder}/{name}.json', 'w', encoding='utf-8') as file:
         json.dump(result, file)
     return result
+
+
+def parts_measure(names, quick, folder, commit):
+    """What is kept of this commit, and the rest measured one after the other: name -> part."""
+    parts = {name: commit and kept_read(name, folder, commit) for name in names}
+    todo = [name for name in names if not parts[name]]
+    for name in names:
+        if parts[name]:
+            print(f'report: {name} was measured before', file=sys.stderr)
+    for at, name in enumerate(todo):
+        seconds = [PARTS[later]['seconds'] for later in todo[at:]]
+        about = f', about {seconds[0]} s of {math.ceil(sum(seconds) / 60)} min that are left'
+        print(f'report: {name}{"" if quick else about} ..', file=sys.stderr)
+        try:
+            parts[name] = part_measure(name, quick, folder, commit)
+        except Bad as error:  # the others are measured all the same
+            print(f'report: {name}: {error}', file=sys.stderr)
+    return {name: parts[name] for name in names if parts[name]}
 
 
 def measure(quick, wanted):
@@ -328,17 +430,25 @@ def measure(quick, wanted):
         raise Bad(f'report: no part {unknown[0]!r}; there are: {" ".join(PARTS)}')
     folder = f'{BUILD}/report-quick' if quick else f'{BUILD}/report'
     os.makedirs(folder, exist_ok=True)
-    parts = {}
-    for name in names:
-        if (
-            wanted
-            and name not in wanted
-            and (changed or not os.path.exists(f'{folder}/{name}.json'))
-        ):
-            continue
-        part = part_measure(name, quick, folder, commit, bool(changed))
-        if part is not None:
-            parts[name] = {key: part[key] for key in ('rounds', 'exit', 'seconds', 'rows')}
+    faults_commit()
+    parts = {
+        name: kept_read(name, folder, commit)
+        for name in names
+        if wanted and name not in wanted and not changed
+    }
+    parts.update(
+        parts_measure(
+            [name for name in names if not wanted or name in wanted],
+            quick,
+            folder,
+            commit,
+        )
+    )
+    parts = {
+        name: {key: value for key, value in parts[name].items() if key != 'commit'}
+        for name in names
+        if parts.get(name)
+    }
     report = {
         'format': 1,
         'kind': 'quick' if quick else 'full',
@@ -357,7 +467,7 @@ def measure(quick, wanted):
     if missing:
         print(
             f'report: not measured yet: {" ".join(missing)}'
-            + ('' if quick else '; the pages wait for them')
+            + ('' if quick else f'; the pages wait for them, or: report.py write --partial {path}')
         )
         return int(any(name in missing for name in wanted or names))
     if not quick:
@@ -416,8 +526,10 @@ def main():
     write.add_argument(
         '--into', help='a folder; without it the pages of the tree, by a full report alone'
     )
+    write.add_argument('--partial', action='store_true', help='the pages, though parts are missing')
     commands.add_parser('check')
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what runs is ended, too
     try:
         if args.command == 'measure':
             report_charts.gnuplot_need()
@@ -428,10 +540,10 @@ def main():
         if args.into:
             os.makedirs(args.into, exist_ok=True)
             report_pages.write_apart(report, args.into)
-        elif report['kind'] != 'full' or set(PARTS) - set(report['parts']):
+        elif report['kind'] != 'full' or (set(PARTS) - set(report['parts']) and not args.partial):
             raise Bad(
                 f'{args.file}: only a full report with all of its parts goes into the pages; '
-                '--into FOLDER writes it apart'
+                '--into FOLDER writes it apart, --partial says of the rest that it was not measured'
             )
         else:
             write_tree(report)
@@ -439,6 +551,9 @@ def main():
     except (Bad, Missing) as error:
         print(error, file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print('report: stopped; the same command goes on from here', file=sys.stderr)
+        return 130
 
 
 if __name__ == '__main__':

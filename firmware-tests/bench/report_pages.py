@@ -26,7 +26,9 @@ DEFAULTS = ('openmpi', 'mpich', 'gloo', 'gloo-ring')
 # ---- tables ----
 def about(report):
     made = report.about
-    rounds = ', '.join(f'{name} {part["rounds"]}' for name, part in made['parts'].items())
+    rounds = ', '.join(
+        f'{name} {part["rounds"]}' for name, part in made['parts'].items() if name != 'faults'
+    )
     lines = [
         f'Commit {made["commit"]}, {made["date"]}, {made["machine"]}.',
         f'Contenders take turns, and medians of the rounds count; rounds: {rounds}.',
@@ -52,6 +54,11 @@ def about(report):
     return lines
 
 
+def readme_about(report):
+    made = report.about
+    return [f'Commit {made["commit"]}, {made["date"]}, {made["machine"]}; medians.']
+
+
 def sizes_table(report, bench, rows_of):
     """A table a place: sizes are columns, what rows_of(where) names are rows."""
     lines = []
@@ -60,7 +67,7 @@ def sizes_table(report, bench, rows_of):
         rows = [[title] + [cell(size) for size in sizes] for title, cell in rows_of(where)]
         rows = [row for row in rows if any(cell != '-' for cell in row[1:])]
         lines += ['', f'**{where}**', ''] + table([''] + [size_name(size) for size in sizes], rows)
-    return lines[1:]
+    return lines[1:] or ['Not measured.']
 
 
 def memory(report):
@@ -172,12 +179,60 @@ def spread(values):
 
 def recovery(report):
     rows = [
-        [where.replace(', quiet', ''), spread(row['values']), str(len(row['values']))]
+        [
+            where.replace(', quiet', '')
+            .replace('over node', 'in shared memory')
+            .replace('over tcp', 'over sockets'),
+            spread(row['values']),
+            str(len(row['values'])),
+        ]
         for where in report.places('recovery')
         for row in [report.row('recovery', where, 'outside')]
         if row
     ]
     return table(['ranks', 'min / median / max, s', 'kills'], rows)
+
+
+def idle(report):
+    """A row for each case and size: every setting, and the best fixed one over auto."""
+    settings = [
+        setting
+        for setting in ('auto', 'spin', 'yield', 'sleep')
+        if any(report.row('idle', where, setting) for where in report.places('idle'))
+    ]
+    rows = []
+    for where in report.places('idle'):
+        for size in sorted(int(key) for key in report.keys('idle', where, 'auto')):
+            us = {
+                setting: report.median('idle', where, setting, size)
+                for setting in settings
+                if report.median('idle', where, setting, size) is not None
+            }
+            fixed = [value for setting, value in us.items() if setting != 'auto']
+            rows.append(
+                [where, size_name(size)]
+                + [time_of(us.get(setting)) for setting in settings]
+                + [ratio(min(fixed) if fixed else None, us.get('auto'))]
+            )
+    return table(['ranks', 'size', *settings, 'best fixed / auto'], rows)
+
+
+def faults_of(report):
+    """Who measured the faults: a sentence."""
+    part = report.about['parts'].get('faults')
+    if not part:
+        return []
+    runs = max(
+        (
+            report.row('faults', where, 'runs')['values'][0]
+            for where in report.places('faults')
+            if report.row('faults', where, 'runs')
+        ),
+        default=0,
+    )
+    if part.get('of'):
+        return [f'`make fault-table` of commit {part["of"]}, up to {runs} runs of each fault.', '']
+    return [f'Commit {report.about["commit"]}, up to {runs} runs of each fault.', '']
 
 
 def faults(report):
@@ -199,7 +254,7 @@ def faults(report):
                 keeps,
             ]
         )
-    return table(
+    return faults_of(report) + table(
         [
             'case',
             'how it is made',
@@ -288,11 +343,11 @@ def readme_numbers(report):
     gbit = '1000 Mbit/s'
     rows = [
         row('4 KiB, 2 ranks of a node', 'memory', '2 ranks', '4096'),
-        row('4 MiB, 2 ranks of a node', 'memory', '2 ranks', '4194304'),
+        row('2 MiB, 2 ranks of a node', 'memory', '2 ranks', '2097152'),
         row(
-            '4 MiB of `malloc()`, 2 ranks of a node', 'memory', '2 ranks', '4194304', 'ours-program'
+            '2 MiB of `malloc()`, 2 ranks of a node', 'memory', '2 ranks', '2097152', 'ours-program'
         ),
-        row('4 MiB, 4 ranks on the 2 cores', 'memory', '4 ranks', '4194304'),
+        row('2 MiB, 4 ranks on the 2 cores', 'memory', '4 ranks', '2097152'),
         row('a step of ResNet-50, 2 ranks of a node', 'models', 'resnet50, 2 ranks', 'step'),
         row('a step of GPT-2 124M, 2 ranks of a node', 'models', 'gpt2, 2 ranks', 'step'),
         row('4 KiB, 2 hosts, 1 Gbit/s', 'hosts', f'2 hosts, {gbit}', '4096'),
@@ -316,13 +371,18 @@ README_FAULTS = (
     ),
     (
         'a host is cut off',
-        ('tcp_cut_worker', 'tcp_cut_coordinator'),
+        ('tcp_cut_worker',),
         'as for a process that is killed',
     ),
     (
         'a rank stops polling',
-        ('tcp_stop_worker', 'tcp_stop_coordinator'),
-        'all end; the rank is named',
+        ('tcp_stop_worker',),
+        'as for a process that is killed; the rank is named',
+    ),
+    (
+        'rank 0, which has the coordinator, is cut off or stops',
+        ('tcp_cut_coordinator', 'tcp_stop_coordinator'),
+        'all end; the coordinator is named',
     ),
     (
         'a message is damaged (`link.checksum`)',
@@ -331,7 +391,7 @@ README_FAULTS = (
     ),
     (
         'ranks have other settings',
-        ('join_config', 'join_tensors', 'join_version'),
+        ('join_config', 'join_tensors'),
         'nothing was begun; both values are named',
     ),
 )
@@ -354,13 +414,12 @@ def readme_faults(report):
                 then,
             ]
         )
-    return table(['what happens', 'told after, median and worst', 'then'], rows)
+    return faults_of(report) + table(['what happens', 'told after, median and worst', 'then'], rows)
 
 
 def readme_plan(report):
     errors = plan_errors(report, False)
-    said = ['`make bench-plan` compares predictions with measured steps.']
-    return said + [plan_said(errors)] if errors else ['Not measured.']
+    return [plan_said(errors)] if errors else ['Not measured.']
 
 
 def charts_of(names, folder):
@@ -382,10 +441,12 @@ HOSTS_2 = (
 )
 TABLES = {
     'about': about,
+    'readme-about': readme_about,
     'memory': memory,
     'hosts': hosts,
     'models': models,
     'devices': devices,
+    'idle': idle,
     'recovery': recovery,
     'faults': faults,
     'plan': lambda report: plan_table(report, False),

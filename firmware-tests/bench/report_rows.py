@@ -83,6 +83,8 @@ def ratio(above, below):
 
 
 def table(head, rows):
+    if not rows:
+        return ['Not measured.']
     return ['| ' + ' | '.join(head) + ' |', '|' + '---|' * len(head)] + [
         '| ' + ' | '.join(row) + ' |' for row in rows
     ]

@@ -61,6 +61,8 @@ mkdir "$work/data" && idx_part "$work/data" train 2048 && idx_part "$work/data" 
 results=$work/results
 [ "$RUNS" -eq 1 ] && [ -z "${LAB:-}" ] || results=$lab
 mkdir -p "$results"
+commit=$(git rev-parse --short=8 HEAD 2>/dev/null) # bench/report.py wants results of one
+[ "$results" = "$work/results" ] || grep -qsx "$commit" "$results/commit" || echo "$commit" >>"$results/commit"
 
 # What the jobs that go on must end with.
 learn_undisturbed() {

@@ -1,7 +1,7 @@
 /* A real network driver under worlds of the simulator: GF_TEST_LINK=tcp or ucx, for suites that
  * test_links.sh starts again. Rendezvous and faults stay simulated; messages go over TCP
  * connections of this process, or over UCX's tcp, and memory of a node is a memfd. The sockets'
- * connections are made here and not by a handshake (test_rendezvous_data has that).
+ * connections are made here and not by a handshake (test_data has that).
  *
  * A test of the simulator's own (its counts, faults, times, or memory that is not there) says
  * SIM_ONLY and is skipped. */

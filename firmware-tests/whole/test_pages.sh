@@ -60,6 +60,14 @@ check pages_write pages "$scratch/page.md"
 check pages_lines diff "$scratch/wanted" "$scratch/page.md"
 check pages_again pages --check "$scratch/page.md"
 
+# Names of what is not there are found, others are not.
+cat >"$scratch/names.md" <<'END'
+`lib/README.md`, `lib/core/nothing.c`, `make test`, `make nothing`, `gf-run -n 3 --elastic` and `gf-run --nothing`
+`job.elastic`, `job.nothing`, `gf_open()`, `gf_nothing()`, `test_pages.sh`, `test_nothing`
+END
+names=$(python3 firmware-tests/support/page_names.py "$scratch/names.md" | sed 's/.*there is no //' | paste -sd, -)
+check pages_names same "lib/core/nothing.c,make nothing,gf-run --nothing,job.nothing,gf_nothing(),test_nothing" "$names"
+
 # Pictures: XML, described, for light and dark.
 cp -r lib/pictures "$scratch/pictures"
 check pictures_current python3 "$scratch/pictures/pictures.py" --check

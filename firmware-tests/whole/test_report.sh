@@ -25,7 +25,11 @@ cat >"$small" <<END
  $(row models 'resnet50, 2 ranks' fast each us 9000), $(row models 'resnet50, 2 ranks' fast fused us 7500)]},
 "recovery": {"rounds": 3, "rows": [$(row recovery '3 ranks over node, quiet' outside kill s '0.02, 0.05, 0.03')]},
 "plan": {"rounds": 1, "rows": [$(row plan '4 hosts, 100 Mbit/s' measured nin ms 100),
- $(row plan '4 hosts, 100 Mbit/s' predicted nin ms 95)]}}}
+ $(row plan '4 hosts, 100 Mbit/s' predicted nin ms 95)]},
+"idle": {"rounds": 1, "rows": [$(row idle '2, a core each' auto 64 us 2), $(row idle '2, a core each' yield 64 us 3),
+ $(row idle '2, a core each' sleep 64 us 9)]},
+"faults": {"rounds": 1, "of": "89abcdef", "rows": [$(row faults tcp_kill_worker told 1 s '0.1, 0.3, 0.2'),
+ $(row faults tcp_kill_worker held 1 s 3), $(row faults tcp_kill_worker runs 1 s 3)]}}}
 END
 
 # 1. Tables: medians, the fastest peer and its name, ratios.
@@ -36,8 +40,12 @@ if command -v gnuplot >/dev/null; then
         '| of the link, fp32 | 0.50 |' \
         '| ResNet-50, 2 ranks of a node | - | 5 ms | - | 7.5 ms | fast | 1.50 | - |' \
         '| NiN, ring, nothing computed | 100, -5.0 % |' \
-        '| 3 ranks over node | 0.020 / 0.030 / 0.050 | 3 |' 'Commit 0123abcd, 2026-11-28, 2 cores.' \
+        '| 3 ranks in shared memory | 0.020 / 0.030 / 0.050 | 3 |' 'Commit 0123abcd, 2026-11-28, 2 cores.' \
         'Turns that failed and are in no median: slow (2 in bench_peers.sh).' \
+        '| ranks | size | auto | yield | sleep | best fixed / auto |' \
+        '| 2, a core each | 64 B | 2 us | 3 us | 9 us | 1.50 |' \
+        '`make fault-table` of commit 89abcdef, up to 3 runs of each fault.' \
+        '| a process is killed | 0.20 s, 0.30 s | all end; with `--elastic` the others continue |' \
         '| 4 KiB, 2 ranks of a node | 2 us | 5 us (fast) | 2.50 |'; do
         check "report_table: $line" grep -qxF "$line" "$scratch/made/tables.md"
     done
@@ -74,6 +82,7 @@ bad commit '"commit" must be .* not .yesterday' 's/0123abcd/yesterday/'
 bad date '"date" must be YYYY-MM-DD' 's/2026-11-28/today/'
 bad kind '"kind" is full or quick' 's/"quick"/"half"/'
 bad part "parts are memory, .*, not 'memorie'" 's/"memory":/"memorie":/'
+bad of 'part faults: "of" is the commit' 's/89abcdef/today/'
 bad rounds 'part recovery: "rounds"' 's/"recovery": {"rounds": 3/"recovery": {"rounds": 0/'
 bad value 'part memory, row 2: a value is a finite number, 0 or more, not -2' 's/\[2\]/[-2]/'
 bad nan 'row 2: a value is a finite number' 's/\[2\]/[NaN]/'
@@ -89,6 +98,10 @@ check report_bad_writes_nothing [ ! -e "$scratch/bad" ]
 makes() { GF_QUIET=1 make -n report "$@" 2>/dev/null | tr -s '\\\n ' ' ' | grep -o 'report.py measure.*'; }
 check report_full same 'report.py measure --parts "" ' "$(unset QUICK; makes)"
 check report_quick same 'report.py measure --quick --parts "plan" ' "$(makes QUICK=1 PARTS=plan)"
+
+# People run what takes half an hour, and not what takes two.
+check report_half_an_hour python3 -c 'import sys; sys.path.insert(0, "firmware-tests/bench")
+import report; sys.exit(sum(part["seconds"] for part in report.PARTS.values()) > 1800)'
 
 # 4. What the pages show is what the stored report says; the marks around tables are whole.
 check report_pages report check

@@ -130,12 +130,17 @@ if command -v clang-format-14 >/dev/null; then
     sources 'c|h|cu|cuh|cc' | xargs clang-format-14 --dry-run 2>&1 | sed -n 's/:.*//p' | sort -u | tr '\n' ' ' >"$scratch/why"
     if [ -s "$scratch/why" ]; then not_ok tidy_layout "make format changes $(cat "$scratch/why")"; else ok tidy_layout; fi
 else skip tidy_layout "there is no clang-format-14"; fi
-# A page has one sentence a line, and its pictures are those that the script draws.
+# A page has one sentence a line, names what is there, and its pictures are those that the script draws.
 if command -v python3 >/dev/null; then
     find . -name '*.md' ! -path './build*' -print0 | sort -z |
         xargs -0 python3 firmware-tests/support/sentences.py --check >"$scratch/why"
     if [ -s "$scratch/why" ]; then not_ok tidy_pages "make pages changes $(tr '\n' ' ' <"$scratch/why")"
     else ok tidy_pages; fi
+    # what is no more stands in these two
+    find . -name '*.md' ! -path './build*' ! -name CHANGELOG.md ! -name DESIGN.md -print0 | sort -z |
+        PYTHONDONTWRITEBYTECODE=1 xargs -0 python3 firmware-tests/support/page_names.py >"$scratch/why"
+    if [ -s "$scratch/why" ]; then not_ok tidy_names "$(tr '\n' ' ' <"$scratch/why")"
+    else ok tidy_names; fi
     python3 lib/pictures/pictures.py --check >"$scratch/why"
     if [ -s "$scratch/why" ]; then not_ok tidy_pictures "make pictures changes $(tr '\n' ' ' <"$scratch/why")"
     else ok tidy_pictures; fi
