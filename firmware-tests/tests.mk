@@ -118,7 +118,8 @@ FAULTY_LINK = $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(SIM_LIB) $(LIB
 $(BUILD)/firmware-tests/program_faulty_train: $(BUILD)/firmware-tests/whole/program_faulty_train.o $(BUILD)/tools/train/train_main.o $(TRAIN_OBJ) $(TRAIN_FATBIN) $(LIB) $(SIM_LIB)
 	$(FAULTY_LINK) -Wl,--wrap=gf_tensor_ready -Wl,--wrap=gf_close -Wl,--wrap=recvmsg
 # One that goes on until its test lets it end.
-$(BUILD)/firmware-tests/program_held_train: $(BUILD)/firmware-tests/control/program_held_train.o $(BUILD)/tools/train/train_main.o $(TRAIN_OBJ) $(TRAIN_FATBIN) $(LIB) $(SIM_LIB)
+$(BUILD)/firmware-tests/program_held_train: $(BUILD)/firmware-tests/control/program_held_train.o \
+    $(BUILD)/tools/train/train_main.o $(TRAIN_OBJ) $(TRAIN_FATBIN) $(LIB) $(SIM_LIB)
 	$(FAULTY_LINK) -Wl,--wrap=gf_joiners
 $(BUILD)/firmware-tests/program_ucx_faults: $(BUILD)/firmware-tests/ucx/program_ucx_faults.o $(UCX_OBJ) \
     $(BUILD)/tools/train/train_main.o $(TRAIN_OBJ) $(TRAIN_FATBIN) $(LIB) $(SIM_LIB)

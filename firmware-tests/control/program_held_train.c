@@ -1,8 +1,9 @@
 /* gf-train that a test holds: linked from its objects, with gf_joiners(), which it asks behind each
- * step, wrapped by the linker. While the file GF_HOLD is there, from step GF_HOLD_FROM on, a step takes GF_HOLD_MS (100), however fast
- * the machine is: one rank after the other, a step each, is late, and the others wait for it in the
- * exchange. So a job of some hundred steps trains until the test has seen what it waits for and
- * removes the file; then it goes on at once, to the weights that it has without. */
+ * step, wrapped by the linker. While the file GF_HOLD is there, from step GF_HOLD_FROM on, a step
+ * takes GF_HOLD_MS (100), however fast the machine is: one rank after the other, a step each, is
+ * late, and the others wait for it in the exchange. So a job of some hundred steps trains until the
+ * test has seen what it waits for and removes the file; then it goes on at once, to the weights
+ * that it has without. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <time.h>

@@ -79,7 +79,8 @@ unread() { # nobody reads what gf-run shows: the ranks go on without the one tha
     mkfifo "$scratch/unread" 2>/dev/null
     sleep 60 <"$scratch/unread" & reader=$!
     # shellcheck disable=SC2016 # the rank's
-    timeout 100 "$BUILD/gf-run" -n 3 --elastic sh -c 'echo $$ >"$0/pid.$GF_RANK"; head -c 300000 /dev/zero & exec "$@"' \
+    timeout 100 "$BUILD/gf-run" -n 3 --elastic \
+        sh -c 'echo $$ >"$0/pid.$GF_RANK"; head -c 300000 /dev/zero & exec "$@"' \
         "$scratch" "$BUILD/gf-train" $small --elastic --steps 1000000 --checkpoint "$scratch/c" \
         --checkpoint-every 10 --quiet --set link.idle=sleep >"$scratch/unread" 2>"$scratch/log" & job=$!
     until at=$(step_of "$scratch/c.2"); [ "${at:-0}" -gt 0 ]; do sleep 0.05; done

@@ -8,9 +8,9 @@ set -u
 RUNS=${RUNS:-1} steps=1000
 
 # run RANKS VICTIM MS TRANSPORTS SIGNAL: VICTIM gets SIGNAL MS after training has begun; the log is in $scratch/log.
-run() {
-    job_start "-n $1 --elastic" --steps $steps --set "link.private_memory=$4" --set rendezvous.join_timeout=12s \
-        --set exchange.timeout=3s --set link.idle=sleep || return 1
+run() { # who is silent for an eighth of join_timeout is left behind, and a busy machine has hiccups
+    job_start "-n $1 --elastic" --steps $steps --set "link.private_memory=$4" --set rendezvous.join_timeout=24s \
+        --set exchange.timeout=2s --set link.idle=sleep || return 1
     nap "$3"
     began=$(date +%s%N)
     signal "$5" "$2"
@@ -64,12 +64,14 @@ disturbed() { # RANKS VICTIM MS TRANSPORTS
     own_files "$1" "$2" && goes_on "$1"
 }
 
-# Rank 1 dies while ranks save what is after the last step, from which rank 0 comes late: the others save it all the same.
+# Rank 1 dies while ranks save what is after the last step, from which rank 0 comes late: the others save it all the
+# same.
 last_save() {
     hold 6
     rm -f "$scratch"/pid.*
     # shellcheck disable=SC2016 # $$ is the rank's
-    GF_HOLD_MS=60000 timeout 100 "$BUILD/gf-run" -n 3 --elastic sh -c 'echo $$ >"$0/pid.$GF_RANK"; exec "$@"' "$scratch" \
+    GF_HOLD_MS=60000 timeout 100 "$BUILD/gf-run" -n 3 --elastic \
+        sh -c 'echo $$ >"$0/pid.$GF_RANK"; exec "$@"' "$scratch" \
         "$held" --data "$images" --batch 12 --steps 6 --elastic --checkpoint "$scratch/last" \
         >"$scratch/log" 2>&1 &
     job=$!

@@ -28,11 +28,16 @@ beyond() { # a rank that world_max does not allow
     [ $code -ne 0 ] && grep -q "GF_RANK='3'" "$scratch/log" || show
 }
 
-early() { # rank 1 is asked to leave while it waits for rank 2
+# Rank 1 is asked to leave while it waits for rank 2, which comes once it was asked; a signal that it does not catch yet
+# would end it.
+early() {
     # shellcheck disable=SC2016 # the ranks'
-    timeout 100 "$BUILD/gf-run" -n 3 --elastic sh -c '[ $GF_RANK != 1 ] || { (sleep 0.5; kill -USR1 $$) & }
-        [ $GF_RANK != 2 ] || sleep 1; exec "$@"' sh "$BUILD/gf-train" $small --elastic --steps 100 \
-        >"$scratch/log" 2>&1 &&
+    rm -f "$scratch/asked"
+    timeout 100 "$BUILD/gf-run" -n 3 --elastic sh -c '[ $GF_RANK != 1 ] || {
+            (until grep -q "SigCgt:.*[2367abef]..$" /proc/$$/status; do sleep 0.02; done
+            kill -USR1 $$; : >"$0/asked") & }
+        [ $GF_RANK != 2 ] || until [ -e "$0/asked" ]; do sleep 0.02; done; exec "$@"' \
+        "$scratch" "$BUILD/gf-train" $small --elastic --steps 100 >"$scratch/log" 2>&1 &&
         grep -q "rank 1 of 3 has left" "$scratch/log" && grep -q "ranks  *2\$" "$scratch/log" || show
 }
 

@@ -8,7 +8,7 @@ world=4 RUNS=${RUNS:-1} LOSS=${LOSS:-10}
 
 said_by_all() { # PATTERN RANK..
     pattern=$1; shift
-    for _ in $(seq 1 300); do
+    for _ in $(seq 1 600); do
         all=1
         for rank in "$@"; do grep -Eq -- "$pattern" "$scratch/log.$rank" 2>/dev/null || all=0; done
         [ $all = 0 ] || return 0
@@ -18,7 +18,7 @@ said_by_all() { # PATTERN RANK..
     return 1
 }
 rank_start() { # RANK CONFIGURATION LOG
-    GF_RANK=$1 GF_WORLD=$world GF_DEBUG=info timeout -k 5 90 ip netns exec "$net_prefix-$1" \
+    GF_RANK=$1 GF_WORLD=$world GF_DEBUG=info timeout -k 5 300 ip netns exec "$net_prefix-$1" \
         "$BUILD/firmware-tests/program_outage" "$scratch/$2.cfg" "$scratch/stop" >"$scratch/log.$3" 2>&1 &
     last=$!
 }

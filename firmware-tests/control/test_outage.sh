@@ -1,7 +1,8 @@
 #!/bin/sh
 # An elastic job whose network is gone for a while, and in which nobody dies: within the outage and WITHIN (60) seconds
-# all ranks are in again by themselves, with the same weights, and two sides were never in use. Hosts are network namespaces (root);
-# all lose their cables at once. A case is HOSTSxRANKS:SECONDS; OUTAGES: other cases than the few here, RUNS times each.
+# all ranks are in again by themselves, with the same weights, and two sides were never in use. Hosts are network
+# namespaces (root); all lose their cables at once.
+# A case is HOSTSxRANKS:SECONDS; OUTAGES: other cases than the few here, RUNS times each.
 # suite: alone
 . firmware-tests/support/shell.sh
 . firmware-tests/support/net.sh

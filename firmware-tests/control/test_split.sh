@@ -17,19 +17,19 @@ show() { for log in "$scratch"/log.* "$scratch/told"; do echo "== ${log##*/}"; t
 rank_start() { # RANK REJOIN: its process is $pid
     # shellcheck disable=SC2016
     GF_RANK=$1 GF_WORLD=3 GF_JOB=1 GF_COORDINATOR=separate GF_REJOIN=$2 GF_DEBUG=info net_exec "$1" \
-        timeout -k 1 90 "$BUILD/firmware-tests/program_outage" "$scratch/net.cfg" "$scratch/stop" \
+        timeout -k 1 300 "$BUILD/firmware-tests/program_outage" "$scratch/net.cfg" "$scratch/stop" \
         >"$scratch/log.$1" 2>&1 &
     pid=$!
 }
 goes_on() {
-    net_exec 0 timeout -k 1 90 "$BUILD/gf-coordinator" --config "$scratch/net.cfg" --job 1 --world 3 \
+    net_exec 0 timeout -k 1 300 "$BUILD/gf-coordinator" --config "$scratch/net.cfg" --job 1 --world 3 \
         >"$scratch/told" 2>&1 & coordinator=$!
     rank_start 0 0; zero=$pid
     rank_start 1 0; one=$pid
     rank_start 2 0; two=$pid
-    for rank in 0 1 2; do await_ $rank '^ready' 20 || return 1; done
+    for rank in 0 1 2; do await_ $rank '^ready' 60 || return 1; done
     net_cable 0 down # ranks 1 and 2 reach each other and nobody else
-    await_ 0 'of 1: generation 2 has begun' 20 || return 1
+    await_ 0 'of 1: generation 2 has begun' 60 || return 1
     wait $one && { echo "rank 1 went on"; return 1; }
     wait $two && { echo "rank 2 went on"; return 1; }
     for rank in 1 2; do await_ $rank "^error: rank $rank: the coordinator at $(net_address 0):7117" 1 || return 1; done
@@ -39,7 +39,7 @@ comes_in() {
     net_cable 0 up
     rank_start 1 1; one=$pid
     rank_start 2 1; two=$pid
-    for rank in 0 1 2; do await_ $rank 'of 3: generation [3-9] has begun' 20 || return 1; done
+    for rank in 0 1 2; do await_ $rank 'of 3: generation [3-9] has begun' 60 || return 1; done
     touch "$scratch/stop"
     wait $zero && wait $one && wait $two && wait $coordinator || return 1
     sed -n 's/^end: 3 ranks, \(.*\), left out.*/\1/p' "$scratch"/log.* | sort | uniq -c >"$scratch/ends"

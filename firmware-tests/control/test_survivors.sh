@@ -14,7 +14,7 @@ at_once() {
 
 goes_on() { # RANKS "VICTIMS" PRIVATE
     job_start "-n $1 --elastic" --batch 32 --steps 1000 --set "link.private_memory=$3" \
-        --set rendezvous.join_timeout=16s --set link.idle=sleep || return 1
+        --set rendezvous.join_timeout=40s --set link.idle=sleep || return 1
     # shellcheck disable=SC2086 # a word each
     left=$(($1 - $(set -- $2; echo $#)))
     began=$(date +%s%N)
@@ -48,9 +48,10 @@ hosted() { # RANKS ELASTIC
     for rank in $(seq 0 $(($1 - 1))); do
         # shellcheck disable=SC2016 # the rank's
         GF_RANK=$rank GF_WORLD=$1 GF_JOB=$$ GF_ELASTIC=$2 GF_ADDRESS=127.0.0.1:20999 timeout 100 \
-            sh -c 'echo $$ >"$0/pid.$GF_RANK"; exec "$@"' "$scratch" "$BUILD/gf-train" $small --steps 100000000 --lr 0.0001 \
-            --checkpoint "$scratch/c" --checkpoint-every 10 --set link.idle=sleep \
-            --set link.private_memory=true --set exchange.timeout=60s --set rendezvous.keepalive=60s >"$scratch/log.$rank" 2>&1 &
+            sh -c 'echo $$ >"$0/pid.$GF_RANK"; exec "$@"' "$scratch" "$BUILD/gf-train" $small \
+            --steps 100000000 --lr 0.0001 --checkpoint "$scratch/c" --checkpoint-every 10 --set link.idle=sleep \
+            --set link.private_memory=true --set exchange.timeout=60s --set rendezvous.keepalive=60s \
+            >"$scratch/log.$rank" 2>&1 &
         pids="$pids $!"
     done
     await 60 [ -s "$scratch/c.0" ] || return 1

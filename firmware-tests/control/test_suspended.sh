@@ -11,9 +11,12 @@ idx_data "$scratch/data" 250 || exit 1
 
 # one NAME TRANSPORTS PORT DELAY: leaves what went wrong in $scratch/NAME.bad
 one() {
+    GF_HOLD=$scratch/$1.hold GF_HOLD_FROM=20
+    export GF_HOLD GF_HOLD_FROM
+    : >"$GF_HOLD"
     # shellcheck disable=SC2016
-    timeout 100 "$BUILD/gf-run" -n 3 sh -c 'echo $$ >"$0.pid.$GF_RANK"; exec "$@"' "$scratch/$1" "$BUILD/gf-train" \
-        --model linear --data "$scratch/data" --steps 6000 --batch 12 \
+    timeout 100 "$BUILD/gf-run" -n 3 sh -c 'echo $$ >"$0.pid.$GF_RANK"; exec "$@"' "$scratch/$1" "$held" \
+        --model linear --data "$scratch/data" --steps 1000 --batch 12 \
         --checkpoint "$scratch/$1" --checkpoint-every 20 --set "link.private_memory=$2" \
         --set "rendezvous.address=127.0.0.1:$3" --set exchange.timeout=1s \
         --set rendezvous.join_timeout=10s >"$scratch/$1.log" 2>&1 &
@@ -29,6 +32,7 @@ one() {
     sleep "$PAUSE"
     # shellcheck disable=SC2086
     kill -CONT $ranks
+    rm -f "$GF_HOLD"
     wait $job || { echo "exit $?"; cat "$scratch/$1.log"; } >"$scratch/$1.bad"
 }
 

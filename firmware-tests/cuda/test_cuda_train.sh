@@ -63,7 +63,7 @@ one_of_three_dies() {
     hold 3
     GF_FAKE_CUDA_UNWATCHED=1 timeout 200 "$BUILD/gf-run" -n 3 --elastic sh -c 'echo $$ >"$0/pid.$GF_RANK"; exec "$@" --checkpoint "$0/e"' "$scratch" \
         "$held" $data --model linear --batch 3 --elastic --steps 30 $cuda --checkpoint-every 3 \
-        --set link.idle=yield --set rendezvous.join_timeout=20s >"$scratch/log" 2>&1 &
+        --set link.idle=yield --set rendezvous.join_timeout=40s >"$scratch/log" 2>&1 &
     job=$!
     until at=$(step_of "$scratch/e.0"); [ "${at:-0}" -ge 3 ]; do
         kill -0 $job 2>/dev/null || { cat "$scratch/log"; return 1; }

@@ -94,7 +94,7 @@ case_tcp_cut_coordinator() { cut_case 0 "$mute"; }
 # A job that must come to its end although COMMAND disturbs it; the options behind it are the job's.
 disturbed() { # COMMAND OPTION..
     command_=$1; shift
-    job_start hosts $goes_on "$@"
+    if [ -n "${PROGRAM:-}" ]; then job_start hosts $goes_on "$@"; else held job_start hosts $goes_on "$@"; fi
     training_await && { fault_now; $command_; }
     job_end
     all_finish $(others)
@@ -171,7 +171,7 @@ case_tcp_corrupt() {
 
 elastic_case() { # hosts|node RANK COMMAND STEPS
     join_s=20 # who is silent for an eighth of it is left behind; on a busy machine that must be more than a hiccup
-    job_start "$1" --steps "$4" --checkpoint-every 20 --elastic
+    held job_start "$1" --steps "$4" --checkpoint-every 20 --elastic
     training_await || return
     fault_now
     $3
@@ -196,12 +196,13 @@ case_tcp_elastic_cut() {
 # From the fault until the restarted rank trains.
 restart_case() { # RANK
     join_s=20 back="--steps 900 --checkpoint-every 20 --elastic" other=$(((($1) + 1) % world))
-    job_start hosts $back
+    held job_start hosts $back
     training_await || return
     fault_now
     signal "$1" KILL
     until grep -q 'elastic: rank' "$(log_of $other)" || is_over $other; do sleep 0.02; done
-    LOG=back ENVIRONMENT="GF_REJOIN=1" rank_start "$1" $back
+    LOG=back ENVIRONMENT="GF_REJOIN=1" held rank_start "$1" $back
+    until grep -q 'came back as' "$(log_of back)" || is_over back || is_over $other; do sleep 0.02; done
     job_end
     for r in $(others "$1") back; do
         [ "$(exit_of "$r")" = 0 ] || bad "rank $r: exit $(exit_of "$r"): $(grep -h -m 1 error: "$(log_of "$r")")"

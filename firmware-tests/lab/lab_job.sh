@@ -5,7 +5,7 @@
 . firmware-tests/support/idx.sh
 world=4 # rank R is on host R; all on host 0 of a job of one node
 tests=$BUILD/firmware-tests
-keepalive_s=1 timeout_s=4 join_s=5
+keepalive_s=1 timeout_s=4 join_s=${JOIN:-5}
 limit_s=120
 
 now_ns() { date +%s%N; }
@@ -67,7 +67,13 @@ training_await() {
 }
 fault_now() { fault_ns=$(now_ns); }
 signal() { kill -"$2" "$(pid_of "$1")"; } # RANK SIGNAL
-job_end() { for p in $pids; do wait "$p" 2>/dev/null; done; pids=; }
+# What needs a job that is not over before its fault: held from the first checkpoint on (control/program_held_train.c).
+held() {
+    : >"$work/held"
+    PROGRAM=$tests/program_held_train ENVIRONMENT="${ENVIRONMENT:-} GF_HOLD=$work/held GF_HOLD_FROM=20" "$@"
+}
+let_end() { rm -f "$work/held"; }
+job_end() { let_end; for p in $pids; do wait "$p" 2>/dev/null; done; pids=; }
 
 # ---- what must have been said ----
 

@@ -3,7 +3,7 @@
 # longer (/dev/shm) may be anything; two users use the network; nothing is left by a kill.
 . firmware-tests/support/shell.sh
 export LC_ALL=C OPENBLAS_NUM_THREADS=1
-perf="$BUILD/gf-perf -n 1 --set rendezvous.join_timeout=5s" small="-b 4 -e 4"
+perf="$BUILD/gf-perf -n 1 --set rendezvous.join_timeout=30s" small="-b 4 -e 4"
 export GF_ADDRESS=127.0.0.1:7$(( $$ % 900 + 100 ))
 if [ "$(id -u)" -eq 0 ]; then space="unshare -m"; else space="unshare -rm"; fi
 # within SETTING COMMAND..: the command after SETTING, in a mount namespace where SETTING mounts (a chroot allows none)
@@ -104,7 +104,8 @@ killed() {
         until [ -s "$0/killed.0" ]; do kill -0 $first && kill -0 $second || exit 1; sleep 0.02; done
         kill -KILL $first $second; wait
         [ -z "$(ls /dev/shm)" ] && [ -z "$(ipcs -m | grep ^0x)" ]' "$scratch" "$BUILD/gf-train" \
-        "--data $images --model linear --steps 100000000 --lr 0.0001" >"$scratch/log" 2>&1 || { cat "$scratch/log"; return 1; }
+        "--data $images --model linear --steps 100000000 --lr 0.0001" >"$scratch/log" 2>&1 ||
+        { cat "$scratch/log"; return 1; }
 }
 if $space --ipc mount -t tmpfs tmpfs /dev/shm 2>/dev/null; then check nothing_is_left_by_a_kill killed
 else skip nothing_is_left_by_a_kill "needs a mount and an IPC namespace"; fi
@@ -138,7 +139,8 @@ users and_may_be_told_to 0 '' keys '--set link.private_memory=true'
 users of_two_users_without_a_key 1 \
     '(user 4711 at the other end, this job|user 0 listens at @.*, this rank) is of user' '' ''
 # Another user is there first, as rank 0: nobody joins him, and rank 0 of this user ends with his name.
-GF_WORLD=2 GF_RANK=0 timeout 100 setpriv --reuid 4711 --regid 4711 --clear-groups $perf $small >"$scratch/log.first" 2>&1 &
+GF_WORLD=2 GF_RANK=0 timeout 100 setpriv --reuid 4711 --regid 4711 --clear-groups $perf $small \
+    >"$scratch/log.first" 2>&1 &
 await 60 grep -q "@gradientflow-$GF_ADDRESS-0$" /proc/net/unix
 # first RANK TEXT
 first() {

@@ -10,8 +10,8 @@ show() { tail -n "${1:-20}" "$scratch/log"; return 1; }
 # memory PRIVATE: what link.private_memory makes of a job on one host
 memory() { if [ "$1" = true ]; then echo over_tcp; else echo in_a_node; fi; }
 
-# job_start "GF-RUN OPTIONS" GF-TRAIN OPTION..: in the background, as $job, until rank 0 has saved a step. It is held from
-# there on: it does not come to its end before job_end.
+# job_start "GF-RUN OPTIONS" GF-TRAIN OPTION..: in the background, as $job, until rank 0 has saved a step. It is held
+# from there on: it does not come to its end before job_end.
 job_start() {
     how=$1; shift
     hold "${every:-10}"

@@ -4,18 +4,20 @@
 # beside those without strangers. The sender is a session of its own: it takes no share of the ranks (sched_autogroup).
 . firmware-tests/support/shell.sh
 . firmware-tests/support/elastic.sh
-RUNS=${RUNS:-1} RATE=${RATE:-5000} ranks=3 every=5
+RUNS=${RUNS:-1} RATE=${RATE:-5000} ranks=3 every=1
+export GF_HOLD_MS=300 # a step, while it is held
 head -c 32 /dev/urandom >"$scratch/key"
 chmod 600 "$scratch/key"
 # shrinks VICTIM RATE
 shrinks() {
-    job_start "-n $ranks --elastic" --steps 1000 --set job.id=4711 --set "rendezvous.key_file=$scratch/key" \
-        --set rendezvous.join_timeout=20s --set exchange.timeout=3s --set link.idle=yield || return 1
+    job_start "-n $ranks --elastic" --steps 200 --set job.id=4711 --set "rendezvous.key_file=$scratch/key" \
+        --set rendezvous.join_timeout=40s --set exchange.timeout=3s --set link.idle=yield || return 1
     flood=
     : >"$scratch/flood"
     if [ "$2" -gt 0 ]; then
         # shellcheck disable=SC2046
-        setsid "$BUILD/firmware-tests/program_strangers" flood "$2" 100 4711 $ranks $(cat "$scratch"/pid.*) >"$scratch/flood" &
+        setsid "$BUILD/firmware-tests/program_strangers" flood "$2" 100 4711 $ranks $(cat "$scratch"/pid.*) \
+            >"$scratch/flood" &
         flood=$!
         await 60 grep -q floods "$scratch/flood" || return 1
     fi
@@ -23,7 +25,7 @@ shrinks() {
     signal KILL "$1"
     wait_for $((ranks - 1)) 'elastic: rank' >/dev/null
     echo $(($(date +%s%N) - began)) >>"$scratch/times.$2"
-    moves 5; code=$?
+    moves 2; code=$?
     [ -z "$flood" ] || { kill $flood; wait $flood; }
     job_end && [ $code -eq 0 ] || { show; return 1; }
     # each live rank is in the next generation, and in no other

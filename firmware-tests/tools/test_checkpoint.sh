@@ -41,7 +41,8 @@ killed() {
     from=$(step_of "$file.0")
     hold "$2"
     sh -c 'echo $$ >"$1.run"; shift; exec "$@"' sh "$scratch/pid" "$BUILD/gf-run" -n 2 \
-        sh -c 'echo $$ >"$0.$GF_RANK"; exec "$@"' "$scratch/pid" "$held" --data "$images" --model linear --batch $batch --steps $steps \
+        sh -c 'echo $$ >"$0.$GF_RANK"; exec "$@"' "$scratch/pid" "$held" --data "$images" --model linear \
+        --batch $batch --steps $steps \
         $sparse --set sparse.momentum=local --checkpoint "$file" --checkpoint-every 7 $resumes >"$scratch/log" 2>&1 &
     job=$!
     until at=$(step_of "$file.0") && other=$(step_of "$file.1"); # a first save that one rank lacks is none

@@ -112,7 +112,8 @@ refused a_rank_that_never_comes_is_a_timeout "cannot open: GF_ERR_TIMEOUT" \
     env GF_RANK=0 GF_WORLD=2 GF_ADDRESS=127.0.0.1:7973 "$perf" --set rendezvous.join_timeout=300ms
 # A failure stands once, of the library's log and of what the program itself says together.
 once() {
-    [ "$(timeout 100 env GF_RANK=1 GF_WORLD=2 GF_ADDRESS=127.0.0.1:7974 "$@" 2>&1 | grep -c 'cannot be reached, for')" = 1 ]
+    [ "$(timeout 100 env GF_RANK=1 GF_WORLD=2 GF_ADDRESS=127.0.0.1:7974 "$@" 2>&1 |
+        grep -c 'cannot be reached, for')" = 1 ]
 }
 check a_failure_stands_once once "$perf" --set rendezvous.join_timeout=300ms
 check nor_does_gf_train_repeat_it once "$BUILD/gf-train" --set rendezvous.join_timeout=300ms

@@ -13,12 +13,12 @@ job_start() {
     rm -f "$scratch"/c.*
     for host in 0 1; do
         ip netns exec "$net_prefix-$host" unshare --ipc --pid --fork --kill-child --mount-proc \
-            timeout -k 1 60 "$BUILD/gf-run" -n 2 --nodes 2 --node-rank $host --job "nodes.$$.$number" \
+            timeout -k 1 150 "$BUILD/gf-run" -n 2 --nodes 2 --node-rank $host --job "nodes.$$.$number" \
             --config "$scratch/net.cfg" "$@" "$BUILD/gf-train" --config "$scratch/net.cfg" --model linear \
             --data "$scratch/data" --batch 12 --elastic --steps 100000000 --lr 0.0001 \
             --checkpoint "$scratch/c" --checkpoint-every 100 >"$scratch/out.$host" 2>&1 & pids="$pids $!"
     done
-    for _ in $(seq 1 200); do [ ! -s "$scratch/c.3" ] || return 0; sleep 0.1; done
+    for _ in $(seq 1 600); do [ ! -s "$scratch/c.3" ] || return 0; sleep 0.1; done
     show
 }
 show() { tail -n 15 "$scratch/out.0" "$scratch/out.1"; return 1; }
@@ -34,7 +34,7 @@ at_once() {
 }
 # says COUNT PATTERN: both nodes' ranks have said it so often
 says() {
-    for _ in $(seq 1 300); do
+    for _ in $(seq 1 600); do
         [ "$(cat "$scratch/out.0" "$scratch/out.1" | grep -Ec "$2")" -lt "$1" ] || return 0
         sleep 0.1
     done

@@ -175,13 +175,14 @@ else
     skip it_is_named "there is no perl"
 fi
 
-# Rank 1 stops in the middle of a long run, once it has saved a step: rank 0 runs into the deadline while it waits, and its trace says where.
+# Rank 1 stops in the middle of a long run, once it has saved a step: rank 0 runs into the deadline while it waits, and
+# its trace says where.
 stop_early() {
     timeout 100 "$BUILD/gf-run" -n 2 sh -c '[ $GF_RANK = 1 ] || exec "$@"
             "$@" & run=$!; until [ -s "$0.1" ]; do sleep 0.02; done
             kill -STOP $run; sleep 20; kill -KILL $run' "$scratch/stops" \
-        "$BUILD/gf-train" $small --steps 1000000 --set exchange.timeout=1s --trace "$scratch/f" --checkpoint "$scratch/stops" \
-        >"$scratch/log" 2>&1
+        "$BUILD/gf-train" $small --steps 1000000 --set exchange.timeout=1s --trace "$scratch/f" \
+        --checkpoint "$scratch/stops" >"$scratch/log" 2>&1
     [ $? -eq 1 ] || { cat "$scratch/log"; return 1; }
 }
 check a_run_in_which_a_rank_stops_fails stop_early

@@ -124,7 +124,8 @@ refused "16385_tensors" "16385 tensors; allowed are at most 16384" \
 # ---- output that nobody takes: an error of the tool, and none of the job's other ranks ----
 output() { # NAME STDOUT COMMAND..
     name_=$1 to_=$2; shift 2
-    if [ "$to_" = closed ]; then timeout -k 5 100 "$@" >&- 2>"$scratch/err"; else timeout -k 5 100 "$@" >"$to_" 2>"$scratch/err"; fi
+    if [ "$to_" = closed ]; then timeout -k 5 100 "$@" >&- 2>"$scratch/err"
+    else timeout -k 5 100 "$@" >"$to_" 2>"$scratch/err"; fi
     code_=$?
     if [ $code_ -eq 1 ] && grep -q "cannot write to stdout" "$scratch/err"; then ok "$name_"
     else not_ok "$name_" "exit $code_: $(tail -n 2 "$scratch/err")"; fi

@@ -41,7 +41,7 @@ over() { # LINK: the settings of a job
 host() { [ "$1" != ucx ] || echo --insecure; } # LINK: of gf-run, where the coordinator runs
 goes_on() { # LINK: one of three ranks is killed
     # shellcheck disable=SC2046
-    job_start "-n 3 --elastic $(host "$1")" --steps 1000 --set rendezvous.join_timeout=12s --set exchange.timeout=3s \
+    job_start "-n 3 --elastic $(host "$1")" --steps 1000 --set rendezvous.join_timeout=40s --set exchange.timeout=3s \
         --set link.idle=sleep $(over "$1") || return 1
     signal KILL 1
     wait_for 2 'elastic: rank' && job_end && grep -q 'the same on all ranks' "$scratch/log" &&
