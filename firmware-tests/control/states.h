@@ -142,6 +142,7 @@ struct states_found {
     uint32_t deepest;
 };
 #define STATES_ALL 255u
+extern uint32_t states_seen_bits; /* so many states are remembered, a power of two, 8 bytes each */
 /* All schedules with up to so many choices beside the default ones. */
 struct states_found states_search(const struct states_limits *limits, uint32_t deviations,
                                   uint64_t transitions_max);

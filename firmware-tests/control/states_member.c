@@ -12,6 +12,8 @@ size_t states_member_bytes(const struct gf_member *member, size_t *skip_at_out,
 }
 
 /* A time as a span, as far as any rule looks. */
+#define SECOND UINT64_C(1000000000)
+
 static uint64_t span(uint64_t now_ns, uint64_t at_ns)
 {
     const uint64_t most_ns = UINT64_C(40000000000);
@@ -33,39 +35,46 @@ static uint64_t bytes_hash(uint64_t hash, const void *data, size_t bytes)
     return hash;
 }
 
+/* Nothing asks whether it is longer ago than `most_ns`. */
+static uint64_t within(uint64_t now_ns, uint64_t at_ns, uint64_t most_ns)
+{
+    uint64_t since_ns = span(now_ns, at_ns);
+    return (since_ns < most_ns) ? since_ns : most_ns;
+}
+
 uint64_t states_member_hash(const struct gf_member *member, uint64_t now_ns)
 {
     const struct gf_member *m = member;
-    const uint64_t words[] = {m->state,
-                              span(now_ns, m->since_ns),
-                              m->connected | m->taken << 1 | m->taken_here << 2 | m->dials << 3 |
-                                  m->died << 4 | m->found << 5 | m->endpoint_due << 6 |
-                                  m->unsent << 7,
-                              m->dial_ns > now_ns,
-                              span(now_ns, m->lost_ns),
-                              span(now_ns, m->heard_ns),
-                              m->owed,
-                              m->inquiry,
-                              m->awaits.count,
-                              span(now_ns, m->status_ns),
-                              m->closed.rank,
-                              m->closed.step,
-                              m->reported.step,
-                              m->reported.sequence,
-                              m->report.step,
-                              m->report.sequence,
-                              m->report.waits_for,
-                              m->fault.ends,
-                              m->fault.error.code,
-                              m->fault.error.step,
-                              m->error.code,
-                              m->error.peer,
-                              m->refusal.code,
-                              m->listed_hash,
-                              m->endpoint_bytes,
-                              m->endpoint_sent,
-                              m->go_rank,
-                              m->go_at};
+    const uint64_t words[] = {
+        m->state,
+        (m->state == GF_MEMBER_WORKS) ? 0 : within(now_ns, m->since_ns, 5 * SECOND),
+        m->connected | m->taken << 1 | m->taken_here << 2 | m->dials << 3 | m->died << 4 |
+            m->found << 5 | m->endpoint_due << 6 | m->unsent << 7,
+        m->dial_ns > now_ns,
+        m->taken_here ? 0 : within(now_ns, m->lost_ns, 14 * SECOND),
+        within(now_ns, m->heard_ns, 5 * SECOND),
+        m->owed,
+        m->inquiry,
+        m->awaits.count,
+        within(now_ns, m->status_ns, SECOND),
+        m->closed.rank,
+        m->closed.step,
+        m->reported.step,
+        m->reported.sequence,
+        m->report.step,
+        m->report.sequence,
+        m->report.waits_for,
+        m->fault.ends,
+        m->fault.error.code,
+        m->fault.error.step,
+        m->error.code,
+        m->error.peer,
+        m->refusal.code,
+        m->listed_hash,
+        m->endpoint_bytes,
+        m->endpoint_sent,
+        m->go_rank,
+        m->go_at};
     uint64_t hash = bytes_hash(1, words, sizeof words);
     hash = bytes_hash(hash, &m->ready, sizeof m->ready);
     hash = bytes_hash(hash, &m->standing, sizeof m->standing);

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 
 #define DEPTH 4000u /* of a schedule that is searched whole; another's is its deviations */
-#define SEEN_BITS 23u
 
 static struct states_found found;
 static uint64_t most;
@@ -18,20 +17,21 @@ static struct states_limits path_limits;
 
 /* ---- states that were seen ---- */
 
+uint32_t states_seen_bits = 23;
 static uint64_t *seen; /* hash, the lowest byte: deviations left + 1 */
 
 static void seen_clear(void)
 {
-    if (seen == NULL) seen = calloc(UINT64_C(1) << SEEN_BITS, sizeof *seen);
+    free(seen);
+    seen = calloc(UINT64_C(1) << states_seen_bits, sizeof *seen);
     if (seen == NULL) abort();
-    memset(seen, 0, (UINT64_C(1) << SEEN_BITS) * sizeof *seen);
 }
 
 /* True: it is seen with as many left; else it is noted. Where the table is full of others the
  * oldest goes. */
 static bool was_seen(uint64_t hash, uint32_t left)
 {
-    uint64_t mask = (UINT64_C(1) << SEEN_BITS) - 1;
+    uint64_t mask = (UINT64_C(1) << states_seen_bits) - 1;
     uint64_t key = hash & ~UINT64_C(0xff);
     uint64_t at = (hash >> 20) & mask;
     for (uint32_t i = 0; i < 16; i++) {

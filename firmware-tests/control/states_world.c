@@ -772,6 +772,13 @@ static uint64_t span(uint64_t now_ns, uint64_t at_ns)
     return (now_ns - at_ns < most_ns) ? now_ns - at_ns : most_ns;
 }
 
+/* Nothing asks whether it is longer ago than `most_ns`. */
+static uint64_t within(uint64_t now_ns, uint64_t at_ns, uint64_t most_ns)
+{
+    uint64_t since_ns = span(now_ns, at_ns);
+    return (since_ns < most_ns) ? since_ns : most_ns;
+}
+
 static uint64_t row_hash(uint64_t hash, const struct control_row *row, uint64_t now_ns)
 {
     const uint64_t words[] = {row->connection,
@@ -782,7 +789,7 @@ static uint64_t row_hash(uint64_t hash, const struct control_row *row, uint64_t 
                                   row->offer.rejoins << 10 | row->comes_in << 11 |
                                   row->replied << 12 | row->is_reset << 13 | row->is_presumed << 14,
                               row->late,
-                              span(now_ns, row->broke_ns),
+                              (row->connection == CONTROL_NONE) ? span(now_ns, row->broke_ns) : 0,
                               row->banned,
                               row->member_process,
                               row->rank,
@@ -798,9 +805,9 @@ static uint64_t row_hash(uint64_t hash, const struct control_row *row, uint64_t 
                               row->owed,
                               row->go_rank,
                               row->go_at,
-                              span(now_ns, row->heard_ns),
-                              span(now_ns, row->back_ns),
-                              span(now_ns, row->patience_ns),
+                              within(now_ns, row->heard_ns, 5 * SECOND),
+                              within(now_ns, row->back_ns, 5 * SECOND),
+                              (row->patience_ns > now_ns) ? row->patience_ns - now_ns : 0,
                               row->answered,
                               row->report.step,
                               row->report.sequence,
@@ -818,12 +825,17 @@ static uint64_t row_hash(uint64_t hash, const struct control_row *row, uint64_t 
 static uint64_t coordinator_hash(void)
 {
     const struct gf_coordinator *c = states->coordinator;
+    const bool runs = (c->state == GF_COORDINATOR_RUN);
+    const bool asks = (c->state == GF_COORDINATOR_INQUIRE);
+    /* its times: of a list each row has its own */
+    const bool counts = (c->number == 0) || (c->state == GF_COORDINATOR_REGROUP) ||
+                        (c->state == GF_COORDINATOR_OVER);
     const uint64_t words[] = {c->state,
                               states->now_ns - c->polled_ns,
-                              span(c->now_ns, c->since_ns),
-                              span(c->now_ns, c->left_ns),
+                              counts ? span(c->now_ns, c->since_ns) : 0,
+                              runs ? 0 : span(c->now_ns, c->left_ns),
                               (c->number == 0) ? span(c->now_ns, 1) << 1 | c->setup.is_first : 0,
-                              span(c->now_ns, c->alive_ns),
+                              within(c->now_ns, c->alive_ns, 2 * SECOND),
                               c->number,
                               c->world,
                               c->list,
@@ -835,9 +847,9 @@ static uint64_t coordinator_hash(void)
                               c->inquiry,
                               c->inquiry_first,
                               c->looks,
-                              span(c->now_ns, c->inquiry_ns),
-                              c->seen.step,
-                              c->seen_by,
+                              asks ? span(c->now_ns, c->inquiry_ns) : 0,
+                              (asks || c->is_fault_pending) ? c->seen.step : 0,
+                              (asks || c->is_fault_pending) ? c->seen_by : 0,
                               c->is_fault_pending,
                               c->nobody_step,
                               c->error.code,

@@ -231,6 +231,8 @@ static void fault_row_run(const struct fault_row *row)
     if ((status.error.code != row->code) || (status.error.peer != row->culprit))
         fail_msg("%s: code %d, rank %u: %s", row->name, status.error.code, status.error.peer,
                  status.error.text);
+    if ((row->culprit == GF_RANK_NONE) && (strstr(status.error.text, "0 for 1, 1 for 2") == NULL))
+        fail_msg("%s: %s", row->name, status.error.text);
     for (uint32_t id = 0; id < 4; id++) world.procs[id].hangs = false;
     control_world_quiet(&world, 8 * SECOND);
     gf_coordinator_status(world.coordinator, &status);
@@ -478,6 +480,23 @@ TEST(a_first_list_is_of_all_ranks)
     control_world_close(&world);
 }
 
+/* .. and for as long as before, however late it was given up. */
+TEST(a_first_list_that_is_given_up_late_is_awaited_once_more)
+{
+    control_world_open(&world, 3, 1);
+    world.procs[2].stopped = true;
+    control_world_quiet(&world, 7 * SECOND);
+    world.procs[2].stopped = false;
+    world.procs[2].now_ns = world.now_ns;
+    wait_for(2, GF_MEMBER_LISTED);
+    control_world_kill(&world, 1);
+    control_world_quiet(&world, 4 * SECOND);
+    (void)control_world_start(&world, 1, true);
+    control_world_quiet(&world, SECOND);
+    all_work(3);
+    control_world_close(&world);
+}
+
 TEST(all_leave_in_good_order)
 {
     control_world_open(&world, 3, 1);
@@ -487,6 +506,10 @@ TEST(all_leave_in_good_order)
     for (uint32_t i = 0; i < 3; i++)
         assert_int_equal(control_world_state(&world, i), GF_MEMBER_GONE);
     assert_int_equal(gf_coordinator_poll(world.coordinator, world.now_ns), GF_OK);
+    uint32_t late = control_world_start(&world, 0, false);
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    assert_int_equal(gf_member_error(world.procs[late].member)->code, GF_ERR_STATE);
+    assert_string_equal(gf_member_error(world.procs[late].member)->text, "the job has ended");
     control_world_close(&world);
 }
 
@@ -516,8 +539,70 @@ TEST(members_end_and_name_the_coordinator_that_stays_away)
     for (uint32_t i = 0; i < 2; i++) {
         assert_int_equal(control_world_state(&world, i), GF_MEMBER_ENDED);
         assert_non_null(strstr(gf_member_error(world.procs[i].member)->text, "cannot be reached"));
+        assert_int_equal(gf_member_error(world.procs[i].member)->code, GF_ERR_PEER);
     }
     control_world_close(&world);
+}
+
+TEST(a_coordinator_that_never_comes_is_a_deadline_of_the_join)
+{
+    control_world_open(&world, 2, 1);
+    control_world_coordinator_end(&world);
+    control_world_quiet(&world, 9 * SECOND);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(gf_member_error(world.procs[i].member)->code, GF_ERR_TIMEOUT);
+        assert_non_null(strstr(gf_member_error(world.procs[i].member)->text, "cannot be reached"));
+    }
+    control_world_close(&world);
+}
+
+/* Of three ranks: what the list says that they need. */
+static const struct network_row {
+    const char *name;
+    struct gf_offer offers[2]; /* of ranks 0 and 1, and of rank 2 */
+    gf_network network;
+} network_rows[] = {
+    {"one_node", {{.node = 7}, {.node = 7}}, GF_NETWORK_NONE},
+    {"two_nodes", {{.node = 7}, {.node = 8}}, GF_NETWORK_LINK},
+    {"a_fabric",
+     {{.node = 7, .fabric = GF_FABRIC_FOUND}, {.node = 8, .fabric = GF_FABRIC_FOUND}},
+     GF_NETWORK_FABRIC},
+    {"a_fabric_that_one_has_not",
+     {{.node = 7, .fabric = GF_FABRIC_FOUND}, {.node = 8}},
+     GF_NETWORK_LINK},
+};
+
+TEST(a_list_says_which_network_its_ranks_need)
+{
+    for (uint32_t i = 0; i < LENGTH(network_rows); i++) {
+        const struct network_row *row = &network_rows[i];
+        control_world_open(&world, 3, 1);
+        for (uint32_t id = 0; id < 3; id++) {
+            world.offer = row->offers[id == 2];
+            control_world_kill(&world, id);
+            (void)control_world_start(&world, id, false);
+        }
+        control_world_quiet(&world, SECOND);
+        all_work(3);
+        uint32_t network = gf_member_generation(world.procs[3].member)->network;
+        if (network != (uint32_t)row->network) fail_msg("%s: %u", row->name, network);
+        control_world_close(&world);
+    }
+}
+
+/* Endpoints of several frames, through a channel with room for one or for many. */
+TEST(endpoints_that_take_several_frames_arrive_whole)
+{
+    for (uint32_t room = 0; room < 2; room++) {
+        control_world_open_large(&world, 3, 10001);
+        world.room = room;
+        control_world_quiet(&world, SECOND);
+        all_work(3);
+        control_world_kill(&world, 0);
+        control_world_quiet(&world, SECOND);
+        all_work(2);
+        control_world_close(&world);
+    }
 }
 
 /* ---- frames that are wrong ---- */
@@ -965,7 +1050,8 @@ static void calls_post(uint32_t id, uint32_t count, uint32_t other, uint32_t roo
     for (uint32_t number = 1; number <= count; number++)
         gf_member_call(world.procs[id].member,
                        (number == other) ? GF_OPERATION_BROADCAST : GF_OPERATION_ALLREDUCE,
-                       GF_TYPE_F32, (number == other) ? root : GF_REDUCTION_SUM, 64);
+                       (number == other) ? GF_TYPE_F16 : GF_TYPE_F32,
+                       (number == other) ? root : GF_REDUCTION_SUM, 64);
 }
 
 /* Requests of three ranks; number `other` of rank 1 is another one. */
@@ -981,7 +1067,7 @@ static const struct call_row {
      5,
      false,
      false,
-     "calls differ: request 5 is allreduce of 64 fp32 at rank 0, broadcast of 64 fp32 from "
+     "calls differ: request 5 is allreduce of 64 fp32 at rank 0, broadcast of 64 fp16 from "
      "rank 2 at rank 1"},
     {"whoever_is_ahead", {4, 6, 5}, 4, false, false, "calls differ: request 4 is allreduce"},
     {"one_that_is_remembered_no_more",
@@ -1115,6 +1201,26 @@ TEST(a_death_says_where_that_rank_was)
     assert_int_equal(error->tensor, 12);
     assert_non_null(strstr(error->text, "rank 1 died: ended in step 500, operation allreduce, "
                                         "buffer 3, tensor 12 \"conv1.weight\" (as of 0."));
+    control_world_close(&world);
+}
+
+/* .. or where another was, which it had voted for. */
+TEST(a_death_says_where_the_furthest_rank_was)
+{
+    control_world_open(&world, 4, 1);
+    control_world_quiet(&world, SECOND);
+    for (uint32_t id = 0; id < 4; id++) world.procs[id].hangs = true;
+    report_set(0, 499, GF_OPERATION_ALLREDUCE, 12);
+    report_set(3, 500, GF_OPERATION_VOTE, GF_TENSOR_NONE);
+    control_world_quiet(&world, 400 * CONTROL_MS);
+    control_world_kill(&world, 1);
+    for (uint32_t i = 0; (i < 20) && !gf_member_is_found(world.procs[0].member); i++)
+        control_world_quiet(&world, 5 * CONTROL_MS);
+    const struct gf_error *error = gf_member_error(world.procs[0].member);
+    assert_int_equal(error->step, 500);
+    assert_int_equal(error->operation, GF_OPERATION_VOTE);
+    if (strstr(error->text, "rank 1 died: ended; rank 3 was in step 500, operation vote") == NULL)
+        fail_msg("%s", error->text);
     control_world_close(&world);
 }
 
@@ -1385,6 +1491,21 @@ TEST(a_channel_that_takes_one_frame_at_a_time_loses_nothing)
 
 /* ---- who asks what is going on ---- */
 
+TEST(what_is_shown_has_no_more_ids_than_there_can_be)
+{
+    for (uint32_t over = 0; over < 2; over++) {
+        unsigned char payload[1024];
+        struct gf_put put = {payload, sizeof payload};
+        struct control_shown shown = {.id_count = 8};
+        gf_control_shown_walk(&(struct gf_walk){.put = &put}, &shown);
+        const uint32_t wrong = GF_WORLD_MAX + 1;
+        if (over) memcpy(payload + 24, &wrong, sizeof wrong);
+        struct gf_get get = {.at = payload, .left = sizeof payload - put.left};
+        gf_control_shown_walk(&(struct gf_walk){.get = &get}, &shown);
+        assert_int_equal(get.bad, over);
+    }
+}
+
 TEST(a_connection_that_is_no_members_is_shown_the_job_once)
 {
     struct control_shown shown = {0};
@@ -1570,6 +1691,9 @@ TEST(who_fails_while_a_list_without_it_is_out_comes_in_again)
     wait_for(0, GF_MEMBER_LISTED);
     gf_member_fault(world.procs[2].member, &stands, false);
     control_world_quiet(&world, 100 * CONTROL_MS);
+    struct gf_coordinator_status status;
+    gf_coordinator_status(world.coordinator, &status);
+    assert_int_equal(status.state, GF_COORDINATOR_GATHER); /* the list stands */
     world.procs[1].stopped = false;
     for (uint32_t i = 0; i < 3; i++) world.procs[i].hangs = false;
     control_world_quiet(&world, 8 * SECOND);
@@ -1641,11 +1765,12 @@ TEST(a_process_that_is_dropped_while_it_waits_is_not_counted)
 /* ---- the coordinator ---- */
 
 /* One that was let into a later generation as the coordinator ended is no reason to name others. */
-TEST(a_takeover_that_is_late_names_who_is_missing_of_the_generation_that_most_are_of)
+static void one_is_further_begin(uint32_t *last_out)
 {
     control_world_open_growing(&world, 3, 1, 4, GF_RANK_NONE);
     control_world_quiet(&world, SECOND);
     uint32_t last = control_world_start(&world, 3, false);
+    *last_out = last;
     wait_for(last, GF_MEMBER_LISTED);
     for (uint32_t i = 0; i < 3; i++) {
         for (uint32_t n = 0; n < 3; n++) control_world_turn(&world, i);
@@ -1656,17 +1781,69 @@ TEST(a_takeover_that_is_late_names_who_is_missing_of_the_generation_that_most_ar
     for (uint32_t i = 0; i < 3; i++) control_world_cut(&world, i);
     control_world_coordinator_end(&world);
     control_world_coordinator_begin(&world);
-    control_world_kill(&world, 1);
-    for (uint32_t i = 0; i < 3; i++) world.procs[i].stopped = false;
-    control_world_quiet(&world, 9 * SECOND);
-    for (uint32_t i = 0; i < 3; i += 2) {
-        const struct gf_error *error = gf_member_error(world.procs[i].member);
-        assert_int_equal(error->code, GF_ERR_PEER);
-        assert_int_equal(error->peer, 1);
-        if (strstr(error->text, "1 of the 3 ranks of generation 1, rank 1 first") == NULL)
-            fail_msg("%s", error->text);
+}
+
+TEST(a_takeover_that_is_late_names_who_is_missing_of_the_generation_that_most_are_of)
+{
+    for (uint32_t alone = 0; alone < 2; alone++) { /* .. or that is the first, of as many */
+        uint32_t last;
+        char text[64];
+        one_is_further_begin(&last);
+        control_world_kill(&world, 1);
+        if (alone) control_world_kill(&world, 2);
+        (void)snprintf(text, sizeof text, "%u of the 3 ranks of generation 1, rank 1 first",
+                       1 + alone);
+        for (uint32_t i = 0; i < 3; i++) world.procs[i].stopped = false;
+        control_world_quiet(&world, 9 * SECOND);
+        for (uint32_t i = 0; i < 3; i += 2) {
+            if (!world.procs[i].alive) continue;
+            const struct gf_error *error = gf_member_error(world.procs[i].member);
+            assert_int_equal(error->code, GF_ERR_PEER);
+            assert_int_equal(error->peer, 1);
+            if (strstr(error->text, text) == NULL) fail_msg("%s", error->text);
+        }
+        control_world_close(&world);
     }
+}
+
+/* It came to the coordinator before that took the others' generation over: it hears at once that
+ * it was left out, and comes in. */
+TEST(who_was_let_into_a_later_generation_comes_in_after_a_takeover)
+{
+    uint32_t last;
+    one_is_further_begin(&last);
+    control_world_quiet(&world, SECOND);
+    for (uint32_t i = 0; i < 3; i++) world.procs[i].stopped = false;
+    for (uint32_t i = 0; i < 3; i++) world.procs[i].now_ns = world.now_ns;
+    control_world_quiet(&world, 800 * CONTROL_MS);
+    all_work(4);
+    assert_int_equal(world.procs[last].number, 3);
     control_world_close(&world);
+}
+
+/* ---- whole weights ---- */
+
+/* Nobody who is READY holds them, and rank 1, which does, is stopped: it is awaited until
+ * join_timeout. */
+TEST(who_alone_holds_whole_weights_is_awaited)
+{
+    for (uint32_t ends = 0; ends < 2; ends++) {
+        control_world_open(&world, 3, 1);
+        control_world_quiet(&world, SECOND);
+        world.procs[0].has_state = false;
+        for (uint32_t i = 0; i < 3; i++) world.procs[i].hangs = true;
+        world.procs[1].stopped = true;
+        control_world_kill(&world, 2);
+        control_world_quiet(&world, 5 * SECOND);
+        assert_int_equal(control_world_state(&world, 0), GF_MEMBER_READY);
+        if (ends) control_world_kill(&world, 1);
+        for (uint32_t i = 0; i < 3; i++) world.procs[i].hangs = world.procs[i].stopped = false;
+        world.procs[1].now_ns = world.now_ns;
+        control_world_quiet(&world, SECOND);
+        if (!ends) all_work(2);
+        if (ends) assert_int_equal(gf_member_error(world.procs[0].member)->code, GF_ERR_DATA);
+        control_world_close(&world);
+    }
 }
 
 /* Ids below `world` are new processes, all at once, and the job has grown beyond them. */

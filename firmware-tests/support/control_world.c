@@ -276,9 +276,11 @@ uint32_t control_world_start(struct control_world *world, uint32_t id, bool rejo
                                               .exchange_timeout_ns = EXCHANGE_NS},
                                     .values = {.version = 1,
                                                .world = world->ids,
-                                               .node = id,
+                                               .node = world->offer.node ? world->offer.node : id,
+                                               .fabric = world->offer.fabric,
+                                               .network = world->offer.network,
                                                .tensors_hash = world->tensors_hash},
-                                    .endpoint_bytes_max = 16,
+                                    .endpoint_bytes_max = world->setup.endpoint_bytes_max,
                                     .address = "memory",
                                     .log = {.fn = log_line, .user = world}};
     *proc = (struct control_proc){.alive = true,
@@ -386,16 +388,18 @@ static void world_begin(struct control_world *world, uint32_t ids, uint64_t seed
                         uint32_t host_id)
 {
     the_world = world;
+    if (world->endpoint_bytes == 0) world->endpoint_bytes = 8;
     world->ids = ids;
     world->id_count = id_count;
     world->random = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
     world->now_ns = 1000 * CONTROL_MS;
-    world->setup = (struct gf_coordinator_setup){.world = ids,
-                                                 .id_count = id_count,
-                                                 .host_id = host_id,
-                                                 .join_timeout_ns = JOIN_NS,
-                                                 .endpoint_bytes_max = 16,
-                                                 .log = {.fn = log_line, .user = world}};
+    world->setup = (struct gf_coordinator_setup){
+        .world = ids,
+        .id_count = id_count,
+        .host_id = host_id,
+        .join_timeout_ns = JOIN_NS,
+        .endpoint_bytes_max = (world->endpoint_bytes > 16) ? world->endpoint_bytes : 16,
+        .log = {.fn = log_line, .user = world}};
     control_world_coordinator_begin(world);
     for (uint32_t id = 0; id < ids; id++) (void)control_world_start(world, id, false);
 }
@@ -416,6 +420,13 @@ void control_world_open_growing(struct control_world *world, uint32_t ids, uint6
 {
     memset(world, 0, sizeof *world);
     world_begin(world, ids, seed, id_count, host_id);
+}
+
+void control_world_open_large(struct control_world *world, uint32_t ids, uint32_t endpoint_bytes)
+{
+    memset(world, 0, sizeof *world);
+    world->endpoint_bytes = endpoint_bytes;
+    world_begin(world, ids, 1, ids, GF_RANK_NONE);
 }
 
 void control_world_open_fixed(struct control_world *world, uint32_t ids, uint64_t seed,
@@ -481,6 +492,26 @@ static bool is_replaced(const struct control_world *world, uint32_t proc)
     return false;
 }
 
+/* The number of its process, then bytes that follow from it and their place. */
+static void endpoint_fill(const struct control_world *world, uint64_t process,
+                          unsigned char *endpoint_out)
+{
+    for (uint32_t at = 8; at < world->endpoint_bytes; at++)
+        endpoint_out[at] = (unsigned char)(process * 31 + at * 7 + at / 251);
+    memcpy(endpoint_out, &process, sizeof process);
+}
+
+static bool endpoint_is_whole(const struct control_world *world, const unsigned char *endpoint,
+                              size_t bytes)
+{
+    static unsigned char expected[CONTROL_ENDPOINT_MAX];
+    uint64_t process;
+    if (bytes != world->endpoint_bytes) return false;
+    memcpy(&process, endpoint, sizeof process);
+    endpoint_fill(world, process, expected);
+    return memcmp(endpoint, expected, bytes) == 0;
+}
+
 /* The generation that a process sees for the first time; then what it lacks is copied. */
 static void generation_begin(struct control_world *world, struct control_proc *proc)
 {
@@ -503,7 +534,8 @@ static void generation_begin(struct control_world *world, struct control_proc *p
     for (uint32_t rank = 0; rank < generation->world; rank++) {
         size_t bytes;
         const unsigned char *endpoint = gf_member_endpoint(proc->member, rank, &bytes);
-        rule(world, bytes == 8, "each rank of a generation has an endpoint");
+        rule(world, endpoint_is_whole(world, endpoint, bytes),
+             "each rank of a generation has its endpoint");
         list = gf_fnv_bytes(list, endpoint, bytes);
     }
     rule(world, (begun->list == 0) || (begun->list == list), "a number has one list");
@@ -612,13 +644,14 @@ void control_world_turn(struct control_world *world, uint32_t at)
 {
     struct control_proc *proc = &world->procs[at];
     struct gf_generation listed;
-    uint64_t endpoint = proc->process;
+    static unsigned char endpoint[CONTROL_ENDPOINT_MAX];
     if (!proc->alive || proc->stopped) return;
     proc->now_ns += TURN_NS;
     switch (gf_member_poll(proc->member, proc->now_ns)) {
     case GF_MEMBER_LISTED:
-        if (gf_member_list_due(proc->member, &listed))
-            gf_member_endpoint_set(proc->member, &endpoint, sizeof endpoint);
+        if (!gf_member_list_due(proc->member, &listed)) break;
+        endpoint_fill(world, proc->process, endpoint);
+        gf_member_endpoint_set(proc->member, endpoint, world->endpoint_bytes);
         break;
     case GF_MEMBER_WORKS: works(world, proc); break;
     case GF_MEMBER_FAILED:

@@ -11,6 +11,7 @@
 #define CONTROL_PROCS 16u /* processes, the dead ones included */
 #define CONTROL_CONNS 38u /* as many as a coordinator of six ids takes */
 #define CONTROL_PIPE 64u
+#define CONTROL_ENDPOINT_MAX 12000u
 #define CONTROL_MS UINT64_C(1000000)
 
 struct control_frame_kept {
@@ -77,9 +78,11 @@ struct control_world {
     bool is_stopped;                    /* the coordinator is not polled, its clock goes on */
     uint8_t cut_edges[CONTROL_IDS_MAX]; /* of each id, bits of ids: data does not pass */
     uint64_t tensors_hash;              /* of the processes that are started from here on */
-    bool is_fixed;                      /* the job is not elastic */
-    uint32_t room;                      /* frames that a connection takes; 0: many */
-    char *said;                         /* [said_bytes]: the coordinator's lines; or NULL */
+    struct gf_offer offer;   /* .. node, fabric and network; where node is 0 it is the id */
+    uint32_t endpoint_bytes; /* of each; at least 8 */
+    bool is_fixed;           /* the job is not elastic */
+    uint32_t room;           /* frames that a connection takes; 0: many */
+    char *said;              /* [said_bytes]: the coordinator's lines; or NULL */
     size_t said_bytes;
     struct control_proc procs[CONTROL_PROCS];
     struct control_conn conns[CONTROL_CONNS];
@@ -99,6 +102,8 @@ void control_world_open_hosted(struct control_world *world, uint32_t ids, uint64
 /* Ids below id_count may come in. */
 void control_world_open_growing(struct control_world *world, uint32_t ids, uint64_t seed,
                                 uint32_t id_count, uint32_t host_id);
+/* Each process has an endpoint of so many bytes, which take several frames. */
+void control_world_open_large(struct control_world *world, uint32_t ids, uint32_t endpoint_bytes);
 void control_world_open_fixed(struct control_world *world, uint32_t ids, uint64_t seed,
                               bool is_fixed);
 void control_world_close(struct control_world *world);

@@ -265,6 +265,7 @@ static void list_make(struct gf_coordinator *c)
     }
     c->next_world = world;
     c->network = network_choose(c);
+    if (c->number == 0) c->since_ns = c->now_ns; /* so long all are awaited if it is given up */
     gf_control_enter(c, GF_COORDINATOR_GATHER);
 }
 
