@@ -10,12 +10,12 @@
 
 /* ---- taking ---- */
 
-/* Up to here direct takes one barrier: where ranks share cores, a barrier costs each a turn on its
- * core. */
+/* Data of up to this size takes direct's form with one barrier. More of it does where ranks share
+ * cores, because each barrier costs every rank a turn on its core. */
 #define SMALL_BYTES 1024u
 #define SMALL_OVERSUBSCRIBED_BYTES 4096u
 
-/* Vectors with a reduction of their own have no other way. */
+/* Where the plan has a reduce() of its own, direct has only the form with one barrier. */
 static uint32_t small_bytes(const gf_context *gf, const struct gf_coll *coll)
 {
     if (coll->plan.reduce != NULL) return GF_DIRECT_SMALL_BYTES;
@@ -45,7 +45,7 @@ static void in_node_set(const gf_context *gf, struct gf_op *op)
         (own->mixed && (buffer->chunk_count == 0)) ? (gf_type)buffer->type : op->coll.plan.type;
 }
 
-/* What depends on where data lies: in this host's memory. Of a device: gf_device_op_set(). */
+/* What depends on where data lies, for host memory; gf_device_op_set() is for a device's. */
 static void host_set(gf_context *gf, struct gf_op *op)
 {
     struct gf_coll *coll = &op->coll;
@@ -80,10 +80,10 @@ static void coll_set(gf_context *gf, struct gf_op *op)
 /* May an operation be taken? With L = GF_DIRECT_LANES, the flags of operation k lie in slot k mod
  * 2L of shared memory (direct_flags.c), and operation k + 2L writes there again. No peer may still
  * read them then. Therefore an operation waits while one that is L before it, or more, is under
- * way: who takes k + 2L has ended k + L; for that each peer had begun k + L; and so it had ended k,
- * by the same rule. An operation of hierarchy takes two of these numbers, for a barrier in the node
- * before its messages and one after: through them its flags are those of an operation of direct,
- * whatever goes between the nodes. */
+ * way. A rank that takes k + 2L has ended k + L; for that each peer had begun k + L; and so each
+ * peer had ended k, by the same rule. An operation of hierarchy takes two of these numbers, for a
+ * barrier in the node before its messages and one after: through them its flags are those of an
+ * operation of direct, whatever is sent between nodes. */
 static bool lane_is_free(gf_context *gf)
 {
     struct gf_op_table *table = &gf->under_way;
@@ -128,7 +128,7 @@ void gf_op_take(gf_context *gf, struct gf_op *op)
 
 /* ---- the collective ---- */
 
-/* Its times, from the first look at the clock since it was taken. */
+/* Sets the times of an operation, at the first reading of the clock since it was taken. */
 static void op_time(struct gf_op *op, uint64_t now_ns)
 {
     op->taken_ns = now_ns;
@@ -138,8 +138,7 @@ static void op_time(struct gf_op *op, uint64_t now_ns)
     op->timed = true;
 }
 
-/* Packed: the collective starts; GF_AGAIN: that was this turn. Sums of devices are counted by them,
- * others by the host. */
+/* It is packed: the collective starts. GF_AGAIN: its start was this turn. */
 static gf_status op_run(gf_context *gf, struct gf_op *op, uint64_t now_ns, gf_turn_clock clock)
 {
     struct gf_coll *coll = &op->coll;
@@ -147,9 +146,9 @@ static gf_status op_run(gf_context *gf, struct gf_op *op, uint64_t now_ns, gf_tu
     gf_status status;
     if (op->plan.kind->packed != NULL) op->plan.kind->packed(gf, op, now_ns);
     status = gf_coll_start(coll, now_ns);
-    if (status < 0) gf_coll_fail(coll, status); /* the first poll tells */
+    if (status < 0) gf_coll_fail(coll, status); /* the first poll returns it */
     op->timed = (clock == GF_CLOCK_READ);
-    op->begin_ns = now_ns; /* all this while the first flag travels */
+    op->begin_ns = now_ns; /* this and what follows is done while the first flag travels */
     op->state = GF_OP_RUN;
     position->sequence = ++gf->under_way.sequence;
     position->operation = (uint32_t)op->plan.operation;
@@ -165,7 +164,7 @@ static void op_trace(gf_context *gf, const struct gf_op *op, gf_status status, u
     gf->observed.stats.operations++;
 }
 
-/* The op waits for another rank than before, or for nobody. */
+/* The operation waits for `peer` now. */
 static void op_wait(struct gf_op *op, uint32_t peer, uint64_t now_ns)
 {
     uint64_t span_ns = now_ns - op->wait_ns;
@@ -178,7 +177,7 @@ static void op_wait(struct gf_op *op, uint32_t peer, uint64_t now_ns)
     op->wait_ns = now_ns;
 }
 
-/* What a collective waited for when it failed, in words; a rank's device may be all of it. */
+/* What a collective waited for when it failed, in words. */
 static const char *op_awaited(const struct gf_coll *coll, uint32_t rank, char text[32])
 {
     if (rank != GF_RANK_NONE)
@@ -188,14 +187,14 @@ static const char *op_awaited(const struct gf_coll *coll, uint32_t rank, char te
     return text;
 }
 
-/* The collective failed: it drains on under the context's failure. */
+/* The collective failed, and the context with it. Draining goes on. */
 static gf_status op_fail(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 {
     char awaited[32];
     const struct gf_coll *coll = &op->coll;
     uint32_t waits_for = coll->waits_for;
     if (gf->error.code != GF_OK) return gf->error.code;
-    gf->position.waits_for = waits_for; /* whatever another one has said since */
+    gf->position.waits_for = waits_for; /* another operation may have set it since */
     op_trace(gf, op, coll->error, now_ns);
     if ((coll->error == GF_ERR_DEVICE) && (gf->gpu->fault.code != GF_OK))
         return gf_device_failed(gf, op->plan.operation);
@@ -215,12 +214,12 @@ static gf_status op_poll(gf_context *gf, struct gf_op *op, uint64_t now_ns, gf_t
     struct gf_coll *coll = &op->coll;
     gf_status status;
     if (!op->timed && (clock == GF_CLOCK_READ)) op_time(op, now_ns);
-    /* others would wait for it */
+    /* where other operations are under way, they would wait while this one looks for a flag */
     coll->spins = gf_op_is_alone(&gf->under_way) ? gf->wait_state.spins : 0;
     coll->awaits_core = false;
     status = gf_coll_poll(coll, now_ns);
     if (!op->timed && (status != GF_AGAIN)) {
-        /* all were there: it has ended in the call that posted it */
+        /* all ranks were there: it has ended in the call that posted it */
         now_ns = gf_now(gf);
         op_time(op, now_ns);
     }
@@ -248,20 +247,53 @@ static gf_status op_poll(gf_context *gf, struct gf_op *op, uint64_t now_ns, gf_t
     return GF_OK;
 }
 
-/* GF_OK: a device has done what was queued; all of it: its counters are here. */
+/* ---- from state to state ---- */
+
+/* Packs or unpacks the next slice: the host does so at once, a device is given it (what is needed
+ * between a device and host memory is in lib/device/work.c). GF_OK: all of it is done, or queued
+ * with the operation's event after it. */
+static gf_status op_move(gf_context *gf, struct gf_op *op, uint64_t now_ns)
+{
+    bool packs = (op->state == GF_OP_PACK);
+    gf_status (*move)(gf_context *, struct gf_op *) =
+        packs ? op->plan.kind->pack : op->plan.kind->unpack;
+    gf_status status = GF_OK;
+    if (packs && gf->on_device && (op->done_elems == 0)) {
+        if ((status = gf_device_ready(gf, op, now_ns)) != GF_OK) return status;
+    }
+    gf->wait_state.moved_ns = now_ns;
+    if (op->done_elems == 0) {
+        if (packs) gf_finite_begin(gf, op->index);
+        if (gf->on_device) status = gf_device_move_begin(gf, op);
+        if (status < 0) return gf_device_failed(gf, op->plan.operation);
+    }
+    if ((move != NULL) && (op->done_elems < op->coll.plan.elem_count)) {
+        uint64_t before = op->done_elems;
+        if ((status = move(gf, op)) < 0) return status;
+        if ((op->plan.operation == GF_OPERATION_STEP) && (op->plan.packed != op->plan.gradient))
+            gf->observed.stats.copied_bytes +=
+                (op->done_elems - before) * gf_type_size_bytes(op->coll.plan.type);
+        if (op->done_elems < op->coll.plan.elem_count) return GF_AGAIN;
+    }
+    op->wait_ns = now_ns;
+    if (gf->on_device) status = gf_device_move_end(gf, op);
+    return (status < 0) ? gf_device_failed(gf, op->plan.operation) : GF_OK;
+}
+
+/* GF_OK: what was queued is done, and its counters are in host memory. */
 static gf_status op_event_poll(gf_context *gf, const struct gf_op *op, uint64_t now_ns)
 {
     return (op->moves && gf->on_device) ? gf_device_event_poll(gf, op, now_ns) : GF_OK;
 }
 
-/* From one state to the next. GF_OK: it is there; GF_AGAIN: that was this turn. */
+/* From one state to the next. GF_OK: that state is reached; GF_AGAIN: not in this turn. */
 static gf_status op_advance(gf_context *gf, struct gf_op *op, uint64_t now_ns, gf_turn_clock clock)
 {
     gf_status status = GF_OK;
     switch (op->state) {
     case GF_OP_FREE: break;
     case GF_OP_PACK:
-        if (op->moves) status = gf_op_move(gf, op, now_ns);
+        if (op->moves) status = op_move(gf, op, now_ns);
         if (status != GF_OK) return status;
         op->state = GF_OP_PACKED;
         return GF_OK;
@@ -270,7 +302,7 @@ static gf_status op_advance(gf_context *gf, struct gf_op *op, uint64_t now_ns, g
         return (status == GF_OK) ? op_run(gf, op, now_ns, clock) : status;
     case GF_OP_RUN: return op_poll(gf, op, now_ns, clock);
     case GF_OP_UNPACK:
-        if (op->moves) status = gf_op_move(gf, op, now_ns);
+        if (op->moves) status = op_move(gf, op, now_ns);
         if (status == GF_OK) op->state = GF_OP_UNPACKED;
         return status;
     case GF_OP_UNPACKED:
@@ -285,7 +317,7 @@ static gf_status op_advance(gf_context *gf, struct gf_op *op, uint64_t now_ns, g
     return GF_AGAIN;
 }
 
-/* As far as it goes. */
+/* From state to state, as far as it goes in this turn. */
 static gf_status op_progress(gf_context *gf, struct gf_op *op, uint64_t now_ns, gf_turn_clock clock)
 {
     gf_status status = GF_OK;
@@ -294,8 +326,8 @@ static gf_status op_progress(gf_context *gf, struct gf_op *op, uint64_t now_ns, 
     return status;
 }
 
-/* An operation that has ended says that this rank computes, and it may be polled behind one that
- * waits: then that counts. */
+/* An operation that has ended reports that this rank computes. Where another one was polled before
+ * it and waits, that one is reported. */
 static void waits_for_update(gf_context *gf)
 {
     for (uint32_t left = gf->under_way.busy; left != 0; left &= left - 1) {
@@ -403,7 +435,7 @@ gf_wake_source gf_ops_wake_source(const gf_context *gf)
         bool in_memory = op->plan.algorithm == GF_ALGORITHM_DIRECT;
         if ((op->state == GF_OP_RUN) ? op->coll.awaits_device : gf->on_device) return GF_WAKE_POLL;
         if (op->state != GF_OP_RUN) continue;
-        /* it has failed: no flag comes for it any more */
+        /* it has failed: no more flags come for it */
         if (op->coll.state != GF_COLL_RUN)
             in_memory = false;
         else if (op->plan.algorithm == GF_ALGORITHM_HIERARCHY)

@@ -36,8 +36,7 @@ typedef enum gf_op_state {
     GF_OP_UNPACKED
 } gf_op_state;
 
-/* What an owner says of an operation, beside the plan of its collective; what is 0 there is
- * none. */
+/* What the owner of an operation sets beside the plan of its collective. 0 means "none". */
 struct gf_op_plan {
     const struct gf_op_kind *kind;
     gf_operation operation; /* for errors and the trace */
@@ -52,7 +51,7 @@ struct gf_op_plan {
     gf_mem between;
     /* [elem_count] of it in host memory, for what leaves the node out of a device */
     gf_mem host;
-    bool others_look; /* whoever adds counts what is not finite before it is added */
+    bool others_look; /* the rank that adds counts values that are not finite before it adds them */
     /* of a public request */
     struct gf_pending *request;
 };
@@ -60,12 +59,12 @@ struct gf_op_plan {
 struct gf_op {
     gf_op_state state;
     uint32_t index;         /* in the table: its counter (finite.h), and its event of the device */
-    struct gf_check summed; /* what the host met while it added */
+    struct gf_check summed; /* values that are not finite, as the host met them in sums */
     struct gf_op_plan plan;
     uint32_t first_tensor; /* of a fused buffer; else GF_TENSOR_NONE */
     uint32_t tensor_count;
     uint64_t order; /* its number in the order in which all ranks take ops */
-    /* where it packs: main, or of fused buffers one that follows the appliance */
+    /* on which it packs: the main queue, or for fused buffers the one that follows the appliance */
     struct gf_queue *pack_queue;
     bool moves;                  /* there is something to pack or to unpack */
     uint64_t done_elems;         /* of packing or unpacking */
@@ -84,7 +83,7 @@ struct gf_op {
         struct gf_direct direct;
         struct gf_hierarchy hierarchy;
     } own; /* coll.own */
-    /* of one that nobody looked at before it was added, as sum_n() tells */
+    /* with plan.others_look: what sum_n() found in the values of each source */
     struct gf_check sources;
 };
 
@@ -120,8 +119,6 @@ static inline struct gf_op *gf_op_first(struct gf_op_table *table, uint32_t left
  * operation but those that gf_ops_reset() sets for a generation. */
 struct gf_op *gf_op_seek(gf_context *gf);
 void gf_op_take(gf_context *gf, struct gf_op *op);
-/* op_move.c. A turn of packing or unpacking, GF_OK: all is queued, its counter after it. */
-gf_status gf_op_move(gf_context *gf, struct gf_op *op, uint64_t now_ns);
 
 /* Whether this poll read the clock. A poll that did not has the time of the poll before it. */
 typedef enum gf_turn_clock { GF_CLOCK_READ, GF_CLOCK_UNREAD } gf_turn_clock;
@@ -129,7 +126,7 @@ typedef enum gf_turn_clock { GF_CLOCK_READ, GF_CLOCK_UNREAD } gf_turn_clock;
 /* Moves all operations as far as they go, each by about a slice of work. Negative: the context has
  * failed. Only gf_step_progress() and gf_request_progress() call it. */
 gf_status gf_ops_progress(gf_context *gf, uint64_t now_ns);
-/* The same for ops that were all taken in this call, without a look at the clock, which takes as
+/* The same for ops that were all taken in this call, but it does not read the clock: that takes as
  * long as a cache line takes to a peer. The next gf_ops_progress() returns what failed. Only the
  * posting of a request calls it. */
 void gf_ops_begin(gf_context *gf);
@@ -140,11 +137,11 @@ void gf_ops_begin(gf_context *gf);
 void gf_ops_cancel(gf_context *gf, gf_status error);
 bool gf_ops_drained(gf_context *gf, uint64_t now_ns);
 void gf_ops_forgive(gf_context *gf, uint64_t span_ns); /* all deadlines are that much later */
-/* operations from that number on count as moved at that time, or later */
+/* Operations from number `from` on count as moved at since_ns, unless they moved later. */
 void gf_ops_patient(gf_context *gf, uint64_t from, uint64_t since_ns);
 void gf_ops_reset(gf_context *gf);
 
-bool gf_ops_have_messages(const gf_context *gf); /* some op is moved by the link */
+bool gf_ops_have_messages(const gf_context *gf); /* an op that sends messages is under way */
 
 /* What can wake a rank that sleeps while operations are under way. */
 typedef enum gf_wake_source {

@@ -59,8 +59,8 @@ void check_environment(struct check_report *report, const struct check_job *job)
 
 void check_gpu(struct check_report *report, const struct check_job *job)
 {
-    const struct gf_gpu_driver *driver = GF_WITH_CUDA ? &gf_gpu_cuda : NULL;
-    const struct gf_gpu_kernels *kernels = GF_WITH_CUDA ? &gf_gpu_cuda_kernels : NULL;
+    const struct gf_gpu_driver *driver = gf_drivers_all.gpu;
+    const struct gf_gpu_kernels *kernels = gf_drivers_all.gpu_kernels;
     struct gf_gpu_setup setup = {.library = job->config.device.library,
                                  .ordinal = job->config.device.ordinal,
                                  .local = job->local,

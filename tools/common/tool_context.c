@@ -46,7 +46,7 @@ gf_status tool_context_close(struct tool_context *context)
 gf_status tool_gpu_open(struct tool_gpu *gpu, const struct gf_config *config, uint64_t device_bytes,
                         size_t host_bytes, const struct gf_gpu_kernels *kernels)
 {
-    const struct gf_gpu_driver *driver = GF_WITH_CUDA ? &gf_gpu_cuda : NULL;
+    const struct gf_gpu_driver *driver = gf_drivers_all.gpu;
     struct gf_gpu_setup setup = {.library = config->device.library,
                                  .ordinal = config->device.ordinal,
                                  .local = gf_identity_local(config->job.rank),
