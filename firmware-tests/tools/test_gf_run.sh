@@ -95,6 +95,13 @@ check a_rank_that_a_signal_ends_is_named 3 "$(grep -c '^gf-run: rank 1 was ended
 check and_that_it_is_started_again \
     "gf-run: rank 1 is started again: try 2 of 3|gf-run: rank 1 is started again: try 3 of 3|" \
     "$(grep 'is started again' "$work/err" | one_line)"
+# What has left its group writes on, without end: the rank that began it is started again all the same.
+writes='if [ $GF_RANK = 0 ]; then until [ -e "$1" ]; do sleep 0.02; done; exit 0; fi
+    if [ -n "$GF_REJOIN" ]; then : >"$1"; exit 0; fi
+    setsid sh -c '\''echo $$ >"$1"; exec yes'\'' sh "$1.pid" & until [ -s "$1.pid" ]; do sleep 0.02; done; exit 3'
+timeout -k 1 60 "$run" -n 2 --restart 1 sh -c "$writes" sh "$work/writes" >/dev/null 2>"$work/err"
+check what_a_rank_left_behind_writes_is_not_waited_for 0 $?
+kill "$(cat "$work/writes.pid")" 2>/dev/null
 timeout 100 "$run" -n 2 sh -c '[ $GF_RANK = 0 ] && exit 3; exec sleep 60' >"$work/out" 2>"$work/err"
 check who_is_ended_by_gf_run_is_no_news 0 "$(grep -c 'was ended by' "$work/err")"
 # Nobody is left whom one that is started again could join: it is not left waiting for that.

@@ -23,6 +23,8 @@
  * quarter of a second between two polls. */
 #define REST_MS 100
 #define BUSY_MS 10
+/* Each takes many events. */
+#define MEMBERS_POLLS 8u
 /* Who does not take its last word delays the end by no more than its keepalive and this. */
 #define LAST_WORD_NS UINT64_C(2000000000)
 
@@ -146,6 +148,15 @@ bool coordinator_has_begun(const struct coordinator_server *server)
     struct gf_coordinator_status now;
     gf_coordinator_status(server->coordinator, &now);
     return now.generation != 0;
+}
+
+uint32_t coordinator_members(struct coordinator_server *server)
+{
+    struct gf_coordinator_status now;
+    for (uint32_t i = 0; i < MEMBERS_POLLS; i++)
+        (void)gf_coordinator_poll(server->coordinator, tool_clock_ns());
+    gf_coordinator_status(server->coordinator, &now);
+    return now.here + now.waiting;
 }
 
 void coordinator_close(struct coordinator_server *server)

@@ -13,6 +13,10 @@
 
 #define ANSWER_NS UINT64_C(5000000000)
 #define TURN_MS 20
+/* Where nobody is met it dials again for so long: by then the channel has asked where a job with
+ * another key or `insecure` would be, and says so. */
+#define DIAL_NS UINT64_C(1000000000)
+#define DIAL_AGAIN_NS UINT64_C(50000000)
 
 /* "0-2, 5". */
 static void ids_print(const struct control_shown *shown)
@@ -66,9 +70,16 @@ static int no_answer(const struct coordinator_job *job, const char *why)
     return EXIT_FAILURE;
 }
 
+/* What listens there has refused this process, and is named in the text. */
+static int refusal_print(const char *text)
+{
+    (void)fprintf(stderr, "gf-coordinator: %s\n", text);
+    return EXIT_FAILURE;
+}
+
 /* -1: nothing yet. */
 static int event_take(const struct coordinator_job *job, struct gf_channel *channel,
-                      const struct gf_channel_event *event)
+                      const struct gf_channel_event *event, bool may_dial)
 {
     switch (event->kind) {
     case GF_CHANNEL_CONNECTED:
@@ -77,13 +88,14 @@ static int event_take(const struct coordinator_job *job, struct gf_channel *chan
     case GF_CHANNEL_FRAME: return (event->frame_kind == CONTROL_SHOWN) ? shown_print(event) : -1;
     case GF_CHANNEL_ENDED: break;
     }
-    return no_answer(job, event->text);
+    return may_dial ? -1 : no_answer(job, event->text);
 }
 
 int coordinator_show(const struct coordinator_job *job)
 {
     const struct gf_channel_setup setup = coordinator_channel(job);
     uint64_t begin_ns = tool_clock_ns();
+    uint64_t dial_ns = UINT64_MAX; /* nothing is dialled before */
     struct gf_channel *channel = NULL;
     struct gf_fault fault = {0};
     void *memory = aligned_alloc(64, (gf_channel_tcp.state_bytes(&setup) + 63u) / 64u * 64u);
@@ -96,9 +108,15 @@ int coordinator_show(const struct coordinator_job *job)
     channel->driver->dial(channel, begin_ns);
     while ((result < 0) && (tool_clock_ns() - begin_ns < ANSWER_NS)) {
         struct gf_channel_event event = {0};
-        gf_status status = channel->driver->poll(channel, tool_clock_ns(), &event);
-        if (status < 0) result = no_answer(job, channel->fault.text);
-        if (status == GF_OK) result = event_take(job, channel, &event);
+        uint64_t now_ns = tool_clock_ns();
+        gf_status status = channel->driver->poll(channel, now_ns, &event);
+        if (status < 0) result = refusal_print(channel->fault.text);
+        if (status == GF_OK) result = event_take(job, channel, &event, now_ns - begin_ns < DIAL_NS);
+        if ((status == GF_OK) && (event.kind == GF_CHANNEL_ENDED)) dial_ns = now_ns + DIAL_AGAIN_NS;
+        if ((result < 0) && (now_ns >= dial_ns)) { /* which does nothing while one is under way */
+            channel->driver->dial(channel, now_ns);
+            dial_ns = UINT64_MAX;
+        }
         struct pollfd wake = {.fd = channel->driver->wake_fd(channel), .events = POLLIN};
         if (status == GF_AGAIN) (void)poll(&wake, (wake.fd >= 0) ? 1 : 0, TURN_MS);
     }

@@ -18,6 +18,7 @@
 /* One that ends at once would be started without end. */
 #define AGAIN_NS UINT64_C(200000000)
 #define REPORT_FD 3
+#define MEMBERS_MS 1000
 
 struct report {
     bool listens;
@@ -27,18 +28,20 @@ struct report {
 static struct {
     const struct coordinator_job *job; /* NULL: there is none */
     pid_t pid;                         /* 0: it has to be started */
+    int report_fd;                     /* of it */
     uint64_t started_ns;
     uint32_t failures, crashes;
     bool finishes;
     bool is_again; /* one was before this one */
 } child;
 
-static volatile sig_atomic_t finish_asked; /* in the child */
+static volatile sig_atomic_t finish_asked, members_asked, is_asked; /* in the child */
 
-static void finish_ask(int number)
+static void ask(int number)
 {
-    (void)number;
-    finish_asked = 1;
+    if (number == SIGTERM) finish_asked = 1;
+    if (number == SIGUSR1) members_asked = 1;
+    is_asked = 1;
 }
 
 /* Its words go where gf-run's do, if they can be taken at once. */
@@ -55,11 +58,18 @@ static void log_take(void *user, gf_log_level level, const char *text)
 /* Until the job has ended. Asked to finish it ends at once where no job has begun. */
 static int child_run(struct coordinator_server *server)
 {
-    static const volatile sig_atomic_t never;
     char why[256];
-    gf_status status = coordinator_run(server, &finish_asked, why, sizeof why);
-    if ((status == GF_AGAIN) && coordinator_has_begun(server))
-        status = coordinator_run(server, &never, why, sizeof why);
+    gf_status status = GF_AGAIN;
+    while (status == GF_AGAIN) {
+        is_asked = 0; /* before a look at what was: none is missed */
+        if (finish_asked && !coordinator_has_begun(server)) return EXIT_SUCCESS;
+        if (members_asked) {
+            members_asked = 0;
+            uint32_t members = coordinator_members(server);
+            (void)!write(REPORT_FD, &members, sizeof members);
+        }
+        status = coordinator_run(server, &is_asked, why, sizeof why);
+    }
     return (status >= 0) ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
@@ -77,7 +87,8 @@ static void child_be(pid_t parent, int report_fd)
     (void)prctl(PR_SET_NAME, "gf-coordinator");
     for (int number = 1; number < NSIG; number++)
         if (number != SIGPIPE) (void)signal(number, SIG_DFL);
-    (void)signal(SIGTERM, finish_ask);
+    (void)signal(SIGTERM, ask);
+    (void)signal(SIGUSR1, ask);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     (void)dup2(report_fd, REPORT_FD);
@@ -92,11 +103,16 @@ static void child_be(pid_t parent, int report_fd)
     report.listens = (server != NULL);
     (void)snprintf(report.text, sizeof report.text, "%s", fault.text);
     (void)!write(REPORT_FD, &report, sizeof report);
-    (void)close(REPORT_FD);
     if (server == NULL) _exit(EXIT_FAILURE);
     int code = child_run(server);
     coordinator_close(server); /* or its last words are lost to ranks of other nodes */
     _exit(code);
+}
+
+static void report_close(void)
+{
+    if (child.report_fd > 0) (void)close(child.report_fd);
+    child.report_fd = 0;
 }
 
 /* Starts it, and hears whether it listens. */
@@ -109,6 +125,7 @@ static bool child_start(struct report *report_out)
     child.is_again = (child.started_ns != 0);
     child.started_ns = tool_clock_ns();
     child.pid = 0;
+    report_close();
     if (pipe2(pair, O_CLOEXEC) == 0) {
         pid_t pid = fork();
         if (pid == 0) child_be(parent, pair[1]);
@@ -119,7 +136,7 @@ static bool child_start(struct report *report_out)
                    (errno == EINTR)) {
             }
         }
-        (void)close(pair[0]);
+        child.report_fd = pair[0];
     }
     if (got == (ssize_t)sizeof *report_out) return report_out->listens;
     (void)snprintf(report_out->text, sizeof report_out->text, "%s",
@@ -182,6 +199,22 @@ int run_coordinator_wait(int most)
     return (wait_ms < most) ? wait_ms : most;
 }
 
+/* What was asked before may be answered late: the last word counts. */
+uint32_t run_coordinator_members(void)
+{
+    uint32_t members = 0;
+    run_coordinator_look();
+    struct pollfd answer = {.fd = child.report_fd, .events = POLLIN};
+    if ((child.job == NULL) || (child.pid <= 0) || (kill(child.pid, SIGUSR1) != 0)) return 0;
+    for (int ready = poll(&answer, 1, MEMBERS_MS); ready != 0; ready = poll(&answer, 1, 0)) {
+        if ((ready < 0) && (errno == EINTR)) continue;
+        if ((ready < 0) ||
+            (read(child.report_fd, &members, sizeof members) != (ssize_t)sizeof members))
+            return 0;
+    }
+    return members;
+}
+
 void run_coordinator_finish(void)
 {
     child.finishes = true;
@@ -202,4 +235,5 @@ void run_coordinator_end(void)
     }
     child.job = NULL;
     child.pid = 0;
+    report_close();
 }

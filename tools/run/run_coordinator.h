@@ -3,6 +3,7 @@
 #define RUN_COORDINATOR_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "tools/coordinator/coordinator_serve.h"
 
@@ -12,6 +13,8 @@ bool run_coordinator_begin(const struct coordinator_job *job);
 void run_coordinator_look(void);
 /* In how many ms another look is due; `most` where none is. */
 int run_coordinator_wait(int most);
+/* How many members are connected to it now; 0 where it does not say so within a second. */
+uint32_t run_coordinator_members(void);
 /* No rank of this node lives any more, and those of others may: it ends with the job. */
 void run_coordinator_finish(void);
 bool run_coordinator_is_needed(void); /* .. which has not ended */

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 /* A pipe that poll() calls writable has room for this much (POSIX's PIPE_BUF on Linux), so that
@@ -66,6 +67,7 @@ bool lines_move(struct lines_source *source, bool (*wait_ok)(void))
     if (got < 0) return (errno == EAGAIN) || (errno == EINTR);
     if (got == 0) return false;
     source->used_bytes += (size_t)got;
+    source->taken_bytes += (size_t)got;
     const char *last = memrchr(source->data, '\n', source->used_bytes);
     size_t whole_bytes = (last != NULL) ? (size_t)(last - source->data) + 1u : 0;
     if ((last == NULL) && (source->used_bytes == LINES_BYTES)) whole_bytes = LINES_BYTES;
@@ -75,10 +77,13 @@ bool lines_move(struct lines_source *source, bool (*wait_ok)(void))
     return true;
 }
 
-bool lines_waits(const struct lines_source *source)
+void lines_drain(struct lines_source *source, bool (*wait_ok)(void))
 {
-    struct pollfd ready = {.fd = source->number, .events = POLLIN};
-    return (poll(&ready, 1, 0) == 1) && ((ready.revents & POLLIN) != 0);
+    int there = 0;
+    const uint64_t first = source->taken_bytes;
+    if ((source->number < 0) || (ioctl(source->number, FIONREAD, &there) != 0)) return;
+    while ((source->taken_bytes - first < (uint64_t)there) && lines_move(source, wait_ok)) {
+    }
 }
 
 void lines_end(struct lines_source *source, bool (*wait_ok)(void))

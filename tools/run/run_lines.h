@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #define LINES_BYTES 65536u
 
@@ -22,14 +23,16 @@ struct lines_source {
     struct lines_sink *sink;
     char prefix[16];
     size_t used_bytes;
-    char *data; /* [LINES_BYTES], the line that is not whole yet */
+    uint64_t taken_bytes; /* so far */
+    char *data;           /* [LINES_BYTES], the line that is not whole yet */
 };
 
 /* Takes what is there now, at most one buffer of it. False once the source has ended. wait_ok is
  * asked before each wait for a reader that is slow; if it says no, what is left is dropped. */
 bool lines_move(struct lines_source *source, bool (*wait_ok)(void));
-/* There are bytes to take now. */
-bool lines_waits(const struct lines_source *source);
+/* Takes what is there now, all of it, and nothing that is written meanwhile: something that a rank
+ * has left behind may write for ever. */
+void lines_drain(struct lines_source *source, bool (*wait_ok)(void));
 /* Shows the last line even if it has no end, and closes the source. */
 void lines_end(struct lines_source *source, bool (*wait_ok)(void));
 

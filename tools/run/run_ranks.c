@@ -288,9 +288,7 @@ static uint32_t ranks_restart(const struct run_job *job, const struct masks *mas
         struct rank *rank = &ranks[i];
         if (!restarts(job, rank)) continue;
         for (uint32_t s = 2u * i; s < 2u * i + 2u; s++) {
-            while ((sources[s].number >= 0) && lines_waits(&sources[s]) &&
-                   lines_move(&sources[s], writing_may_wait)) {
-            }
+            lines_drain(&sources[s], writing_may_wait);
             lines_end(&sources[s], writing_may_wait);
         }
         (void)waitpid(rank->pid, NULL, 0);
@@ -315,7 +313,8 @@ static bool failed_for_good(const struct run_job *job, bool *succeeded)
     (void)nanosleep(&nap, NULL);
     (void)ranks_look(job, true, &live, succeeded);
     if ((live > 0) || *succeeded) return false;
-    if (job->nodes > 1) return false; /* others may run there */
+    if (job->nodes > 1) return false;                /* others may run there */
+    if (run_coordinator_members() > 0) return false; /* .. or something else has started some */
     (void)fprintf(stderr, "gf-run: no rank runs any more that one started again could join: the "
                           "job has ended; start it anew\n");
     return true;
@@ -413,11 +412,20 @@ static void job_watch(const struct run_job *job, int *result, const struct masks
         *result = (first_failure != 0) ? first_failure : TOOL_EXIT_LEFT;
 }
 
-/* Ranks of other nodes may go on, or hear of it that the job has failed here. */
+/* Ranks of other nodes, or that something else has started, may go on, or hear of it that the job
+ * has failed here. */
 static void others_await(const struct run_job *job, const struct masks *masks)
 {
     const struct timespec turn = {.tv_nsec = 100000000};
-    if ((job->nodes == 1) || was_ended) return;
+    uint32_t others = 0;
+    if (was_ended) return;
+    if ((job->nodes == 1) && ((others = run_coordinator_members()) == 0)) return;
+    if (others > 0)
+        (void)fprintf(stderr,
+                      "gf-run: its own ranks have ended, and %u that it has not started %s "
+                      "in the job: it stays until they have left, as their coordinator is "
+                      "here\n",
+                      others, (others == 1) ? "is" : "are");
     run_coordinator_finish();
     while ((signal_number == 0) && run_coordinator_is_needed())
         (void)ppoll(NULL, 0, &turn, &masks->waiting);

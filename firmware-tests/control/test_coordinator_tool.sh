@@ -1,0 +1,136 @@
+#!/bin/bash
+# gf-coordinator as whoever types it meets it: options, a port that is taken, who is refused and where that is shown,
+# members that gf-run did not start, and config/job.sbatch where the ranks fail.
+# shellcheck disable=SC2016,SC2030,SC2031 # $GF_RANK is the rank's; a job's variables are its own
+. firmware-tests/support/shell.sh
+export OPENBLAS_NUM_THREADS=1 LC_ALL=C
+tools=$(cd "$BUILD" && pwd)
+coordinator=$tools/gf-coordinator
+port=$("$tools/gf-run" -n 1 sh -c 'echo ${GF_ADDRESS#*:}')
+at=127.0.0.1:$port
+head -c 32 /dev/urandom >"$scratch/key"; chmod 600 "$scratch/key"
+head -c 32 /dev/urandom >"$scratch/other"; chmod 600 "$scratch/other"
+
+# ---- options ----
+while IFS='|' read -r name code options text; do
+    # shellcheck disable=SC2086 # words
+    timeout 20 "$coordinator" $options >"$scratch/told" 2>"$scratch/out"; found=$?
+    if [ $found -ne "$code" ] || ! grep -Eq -- "$text" "$scratch/out"; then
+        not_ok "options_$name" "exit $found: $(head -n 2 "$scratch/out")"
+    else ok "options_$name"; fi
+done <<END
+none|2||--listen is missing
+no_port|2|--listen 127.0.0.1:0 --job 7 --world 2|port from 1 to 65535
+no_world|2|--listen $at --job 7|--world is missing
+a_world_of_none|2|--listen $at --job 7 --world 0|--world 0: allowed is
+a_smaller_most|2|--listen $at --job 7 --world 3 --world-max 2|--world-max 2: allowed is --world .3. and more
+job_0|2|--listen $at --job 0 --world 2|--job '0': expected
+both|2|--listen $at --status $at --job 7|--listen and --status: one of them
+no_key|1|--listen $at --job 7 --world 2 --key-file /none|/none: No such file
+others_may_reach_it|2|--listen 192.0.2.1:7000 --job 7 --world 2|only with rendezvous.key_file
+not_of_this_host|1|--listen 192.0.2.1:7000 --job 7 --world 2 --insecure|does not have that address
+nobody_there|1|--status $at --job 7|no coordinator answers at $at
+END
+
+# ---- one that runs ----
+# begin OPTION..: it listens, as $pid; what it says is in $scratch/log
+begin() {
+    "$coordinator" --listen "$at" --job 7 --world 2 "$@" >"$scratch/log" 2>&1 & pid=$!
+    until grep -q 'listens at' "$scratch/log"; do kill -0 $pid 2>/dev/null || return 1; sleep 0.02; done
+}
+end() { kill $pid 2>/dev/null; wait $pid 2>/dev/null; }
+rank() { # CONFIGURATION; it fails, with what it says in $scratch/out
+    echo "$1" >"$scratch/job.cfg"
+    GF_JOB=${2:-7} GF_RANK=0 GF_WORLD=2 GF_COORDINATOR=separate GF_ADDRESS=$at timeout 300 "$tools/gf-perf" \
+        --config "$scratch/job.cfg" -e 4K >"$scratch/out" 2>&1 && return 1
+    return 0
+}
+status() { "$coordinator" --status "$at" --job 7 "$@" >"$scratch/status" 2>&1; }
+# names TEXT STATUS OPTION..: the rank, the coordinator's log and --status say it; the rank did not wait
+names() {
+    text=$1; shift
+    status "$@" || { cat "$scratch/status"; return 1; }
+    grep -q "refused this process: $text" "$scratch/out" || { cat "$scratch/out"; return 1; }
+    grep -q "$text" "$scratch/log" && grep -q "^refused: 1, the last as: $text" "$scratch/status" ||
+        { cat "$scratch/log" "$scratch/status"; return 1; }
+}
+# The join would go on for an hour, and the limit above is five minutes.
+hour='join_timeout = 3600.0;'
+key="key_file = \"$scratch/key\";"
+begin
+refused a_port_that_is_taken 'another process of this user listens there' \
+    "$coordinator" --listen "$at" --job 7 --world 2
+refused a_disk_that_is_full 'cannot write to stdout' sh -c '"$1" --status "$2" --job 7 >/dev/full' sh "$coordinator" "$at"
+rank "rendezvous = { insecure = true; $hour };"
+check a_rank_that_is_insecure_alone names 'this process has rendezvous.insecure, and the coordinator has not'
+refused and_whoever_asks_so 'coordinator has none' "$coordinator" --status "$at" --job 7 --key-file "$scratch/key"
+end; begin
+rank "rendezvous = { $key $hour };"
+check a_rank_that_has_a_key_alone names 'this process has a key_file, and the coordinator has none'
+end; begin --insecure
+rank "rendezvous = { $hour };"
+check a_rank_that_is_not_insecure names 'the coordinator has rendezvous.insecure, and this process has not' --insecure
+rank "rendezvous = { insecure = true; $hour };" 8
+check a_rank_of_another_job grep -q 'refused this process: job id 7 at the coordinator, 8' "$scratch/out"
+end; begin --key-file "$scratch/key"
+rank "rendezvous = { $hour };"
+check a_rank_without_the_key names 'this process has no key_file, and this job wants one' --key-file "$scratch/key"
+end; begin --key-file "$scratch/key"
+rank "rendezvous = { key_file = \"$scratch/other\"; $hour };"
+check a_rank_with_another_key names 'this process did not prove' --key-file "$scratch/key"
+end; begin --world-max 3
+rank "job = { world_max = 2; }; rendezvous = { $hour };"
+check a_rank_of_another_world status
+check and_that_is_named grep -q 'refused: 1, the last as: rank 0 of job.world_max 2' "$scratch/status"
+end
+
+# ---- ranks of which gf-run knows nothing ----
+# Rank 1 comes by hand; gf-run's own rank is killed once both train, and rank 1 once it goes on alone.
+by_hand() {
+    how="$small --elastic --steps 100000000 --batch 300 --set link.idle=sleep"
+    : >"$scratch/log.1"
+    # shellcheck disable=SC2086 # words
+    timeout 200 "$tools/gf-run" -n 1 --max 2 sh -c 'env | grep ^GF_ >"$0/env"; echo $$ >"$0/pid"; exec "$@"' \
+        "$scratch" "$tools/gf-train" $how >"$scratch/log" 2>&1 & job=$!
+    until [ -s "$scratch/pid" ]; do kill -0 $job 2>/dev/null || { cat "$scratch/log"; return 1; }; sleep 0.02; done
+    # shellcheck disable=SC2046,SC2086 # words
+    env $(cat "$scratch/env") GF_RANK=1 "$tools/gf-train" $how >"$scratch/log.1" 2>&1 & hand=$!
+    hand_says 'came in' && kill -9 "$(cat "$scratch/pid")" && hand_says 'is rank 0 of 1' &&
+        until grep -q 'its own ranks have ended, and 1' "$scratch/log"; do
+            kill -0 $job 2>/dev/null || { echo "gf-run has ended"; false; break; }
+            sleep 0.02
+        done; code=$?
+    kill -9 $hand 2>/dev/null; wait $hand 2>/dev/null
+    wait $job; same 137 $? && same 0 $code
+}
+hand_says() {
+    until grep -q "$1" "$scratch/log.1"; do
+        kill -0 $hand 2>/dev/null || { echo "no '$1'"; tail -n 5 "$scratch/log.1"; return 1; }
+        sleep 0.02
+    done
+}
+check gf_run_stays_for_a_rank_that_it_did_not_start_and_says_so by_hand
+
+# ---- job.sbatch ----
+# As it is, but for its address; srun starts one task here, whose program fails.
+mkdir "$scratch/bin"
+printf '#!/bin/sh\necho 127.0.0.1\n' >"$scratch/bin/hostname"
+printf '#!/bin/sh\nwhile [ "${1#--}" != "$1" ]; do shift; done\nexec "$@"\n' >"$scratch/bin/srun"
+printf '#!/bin/sh\n[ -n "$FAILS" ] || exit 0\necho "try ${GF_REJOIN:-0}"\nexit 3\n' >"$scratch/bin/gf-train"
+printf '#!/bin/sh\necho $$ >>%s/coordinators\nexec %s "$@"\n' "$scratch" "$coordinator" >"$scratch/bin/gf-coordinator"
+chmod +x "$scratch"/bin/*
+sed "s/:7117/:$port/" config/job.sbatch >"$scratch/job.sbatch"
+echo 'rendezvous = { join_timeout = 3600.0; };' >"$scratch/job.cfg"
+batch() { # FAILS
+    rm -f "$scratch/coordinators"
+    (cd "$scratch" && PATH="$scratch/bin:$PATH" FAILS=$1 SLURM_JOB_ID=$$ SLURM_NTASKS=1 timeout 60 bash job.sbatch) \
+        >"$scratch/log" 2>&1
+}
+left() { # no coordinator is left, and at most one was begun
+    for pid in $(cat "$scratch/coordinators"); do ! kill -0 "$pid" 2>/dev/null || { kill "$pid"; return 1; }; done
+}
+batch yes; code=$?
+check a_batch_script_whose_ranks_fail_ends_as_they_do same 3 $code
+check and_has_tried_four_times same "try 0|try 1|try 1|try 1|" "$(grep '^try' "$scratch/log" | tr '\n' '|')"
+check and_leaves_no_coordinator left
+finish
