@@ -13,7 +13,7 @@ TESTS    := $(call program,$(filter-out $(if $(filter 1,$(UCX)),,$(wildcard firm
               $(if $(filter 1,$(CUDA)),,firmware-tests/cuda/test_cuda%.c),$(wildcard firmware-tests/*/test_*.c)))
 PROGRAMS := $(call program,$(filter-out $(if $(filter 1,$(UCX)),,%/program_allocations.c \
               %/program_ucx_faults.c) \
-              $(if $(filter 1,$(CUDA)),,%/program_gpu.c),$(wildcard firmware-tests/*/program_*.c))) $(BUILD)/firmware-tests/other_version_train
+              $(if $(filter 1,$(CUDA)),,%/program_gpu.c),$(wildcard firmware-tests/*/program_*.c))) $(addprefix $(BUILD)/firmware-tests/,other_version_train held_language)
 # Nobody starts them in a check; they shall compile.
 BENCH_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out %/bench_mpi.c %/bench_ucc.c,$(wildcard firmware-tests/bench/*.c)))
 # ---- their objects ----
@@ -117,10 +117,14 @@ $(BUILD)/firmware-tests/program_gpu: $(GPU_ASSERTS) $(BUILD)/libtest.a $(SWEEP_F
 FAULTY_LINK = $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(SIM_LIB) $(LIB) $(BLAS_LIBS) $(LINK_LIBS)
 $(BUILD)/firmware-tests/program_faulty_train: $(BUILD)/firmware-tests/whole/program_faulty_train.o $(BUILD)/tools/train/train_main.o $(TRAIN_OBJ) $(TRAIN_FATBIN) $(LIB) $(SIM_LIB)
 	$(FAULTY_LINK) -Wl,--wrap=gf_tensor_ready -Wl,--wrap=gf_close -Wl,--wrap=recvmsg
-# One that goes on until its test lets it end.
+# One that goes on until its test lets it end, and the language model likewise.
 $(BUILD)/firmware-tests/program_held_train: $(BUILD)/firmware-tests/control/program_held_train.o \
     $(BUILD)/tools/train/train_main.o $(TRAIN_OBJ) $(TRAIN_FATBIN) $(LIB) $(SIM_LIB)
-	$(FAULTY_LINK) -Wl,--wrap=gf_joiners
+	$(FAULTY_LINK) -Wl,--wrap=gf_regroup_due
+$(BUILD)/firmware-tests/held_language: $(BUILD)/firmware-tests/control/program_held_train.o tools/example/language.c \
+    tools/example/transformer.h $(LIB) | $(BUILD)/include
+	$(CC) -std=c11 -I$(BUILD)/include $(CFLAGS) -O3 $(LDFLAGS) -Wl,--wrap=gf_regroup_due $(filter %.o %.c,$^) -o $@ \
+	    $(LIB) $(LINK_LIBS)
 $(BUILD)/firmware-tests/program_ucx_faults: $(BUILD)/firmware-tests/ucx/program_ucx_faults.o $(UCX_OBJ) \
     $(BUILD)/tools/train/train_main.o $(TRAIN_OBJ) $(TRAIN_FATBIN) $(LIB) $(SIM_LIB)
 	$(FAULTY_LINK) $(UCX_FAULTS) $(UCX_APART)

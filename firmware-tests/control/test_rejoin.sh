@@ -52,7 +52,7 @@ stopped_before() { # rank 0 is stopped and comes in again; then another one dies
 }
 
 alone() { # a joiner that finds nobody
-    GF_REJOIN=$1 GF_RANK=1 GF_WORLD=3 GF_JOB=1 GF_ADDRESS=127.0.0.1:1 timeout 60 "$BUILD/gf-train" $small \
+    GF_REJOIN=$1 GF_RANK=1 GF_WORLD=3 GF_JOB=1 GF_ADDRESS=127.0.0.1:1 timeout 100 "$BUILD/gf-train" $small \
         --elastic --steps 10 --set rendezvous.join_timeout=300ms >"$scratch/log" 2>&1
     code=$?
     [ $code -eq 1 ] && [ "$(wc -l <"$scratch/log")" -eq 1 ] && grep -q "$2" "$scratch/log" && return 0

@@ -8,7 +8,7 @@ need_cuda gf_perf_on_cuda
 # perf RANKS OPTION..
 perf() {
     ranks=$1; shift
-    timeout 60 "$BUILD/gf-run" -n "$ranks" "$BUILD/gf-perf" --device cuda \
+    timeout 100 "$BUILD/gf-run" -n "$ranks" "$BUILD/gf-perf" --device cuda \
         --set device.library="$fake" $more -n 2 -w 0 "$@" >"$scratch/out" 2>"$scratch/err" ||
         { cat "$scratch/out" "$scratch/err"; return 1; }
 }

@@ -82,10 +82,10 @@ check the_convolutions_train wait $cnn_job
 check and_learn_what_the_host_does near "$scratch/cnn_host" "$scratch/cnn_cuda" 1e-5
 
 # says TEXT COMMAND..: fails, and says it
-says() { text=$1; shift; timeout 60 "$@" >"$scratch/log" 2>&1 && return 1; grep -q "$text" "$scratch/log" || { cat "$scratch/log"; return 1; }; }
+says() { text=$1; shift; timeout 100 "$@" >"$scratch/log" 2>&1 && return 1; grep -q "$text" "$scratch/log" || { cat "$scratch/log"; return 1; }; }
 check half_precision_is_refused says "allowed is fp32" "$BUILD/gf-train" $steps --precision bf16 $cuda
 check an_absent_library_is_named says "/nowhere/libcuda.so.1" "$BUILD/gf-train" $steps --device cuda --set device.library=/nowhere/libcuda.so.1
 check a_failing_call_is_named env GF_FAKE_CUDA_FAIL=cuLaunchKernel:3:700 sh -c '
-    timeout 60 "$@" 2>&1 | grep -q "cuLaunchKernel failed: CUDA_ERROR_ILLEGAL_ADDRESS (700)"' sh "$BUILD/gf-train" $steps $cuda
+    timeout 100 "$@" 2>&1 | grep -q "cuLaunchKernel failed: CUDA_ERROR_ILLEGAL_ADDRESS (700)"' sh "$BUILD/gf-train" $steps $cuda
 check the_program_needs_no_cuda_library sh -c '! ldd "$1" | grep -qi "cuda"' sh "$BUILD/gf-train"
 finish

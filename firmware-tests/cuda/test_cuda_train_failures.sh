@@ -7,8 +7,8 @@
 need_cuda cuda_train_failures
 check "a_few_images_are_there" idx_data "$scratch/data" 32
 train="$BUILD/gf-train --data $scratch/data --model linear --batch 2 --steps 1 --device cuda --set device.library=$fake"
-one="timeout 60 $train --dump-weights"
-two="timeout 60 $BUILD/gf-run -n 2 $train --dump-weights"
+one="timeout 100 $train --dump-weights"
+two="timeout 100 $BUILD/gf-run -n 2 $train --dump-weights"
 export GF_FAKE_CUDA_MET="$scratch/met"
 $one "$scratch/want" >"$scratch/log" 2>&1 || cat "$scratch/log"
 

@@ -137,7 +137,8 @@ chmod 600 "$scratch"/key.*; chown 4711 "$scratch/key.1"
 users of_two_users_one_uses_the_network 0 '' keys ''
 users and_may_be_told_to 0 '' keys '--set link.private_memory=true'
 users of_two_users_without_a_key 1 \
-    '(user 4711 at the other end, this job|user 0 listens at @.*, this rank) is of user' '' ''
+    '(user 4711 at the other end, this job|user 0 listens at @.*, this rank) is of user' '' \
+    '--set rendezvous.join_timeout=5s'
 # Another user is there first, as rank 0: nobody joins him, and rank 0 of this user ends with his name.
 GF_WORLD=2 GF_RANK=0 timeout 100 setpriv --reuid 4711 --regid 4711 --clear-groups $perf $small \
     >"$scratch/log.first" 2>&1 &

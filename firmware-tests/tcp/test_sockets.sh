@@ -33,7 +33,7 @@ text='device "a" of link.devices'
 check and_so_is_the_first_of_several refused --set link.private_memory=true --set link.devices=a,b,c,d,e
 
 # ---- an appliance without UCX, CUDA and libconfig ----
-check sockets_alone sh -c "timeout 60 $BUILD/gf-run -n 3 $program | grep -c 'sums are right' | grep -qx 3"
+check sockets_alone sh -c "timeout 100 $BUILD/gf-run -n 3 $program | grep -c 'sums are right' | grep -qx 3"
 asked_for_ucx() {
     ! "$program" ucx 2>"$scratch/err" && grep -q 'link.driver = ucx: this program is linked without UCX' "$scratch/err"
 }

@@ -13,7 +13,7 @@ sparse="--set sparse.enabled=true --set sparse.chunk_elems=64 --set sparse.warmu
 train() {
     ranks=$1; shift
     # shellcheck disable=SC2086
-    timeout 60 "$BUILD/gf-run" -n "$ranks" $trainer --model $model --batch $batch --steps $steps $sparse \
+    timeout 100 "$BUILD/gf-run" -n "$ranks" $trainer --model $model --batch $batch --steps $steps $sparse \
         --set sparse.momentum=local "$@" >"$scratch/log" 2>&1
 }
 resume() { ranks=$1; shift; train "$ranks" --checkpoint "$file" --checkpoint-every 7 --resume "$@"; }

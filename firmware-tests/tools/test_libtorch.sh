@@ -17,7 +17,7 @@ compiles() {
     return 1
 }
 check "it_compiles_without_a_warning" compiles
-fit() { timeout 60 "$BUILD/gf-run" -n 2 "$scratch/example/libtorch" >"$scratch/out" 2>&1; }
+fit() { timeout 100 "$BUILD/gf-run" -n 2 "$scratch/example/libtorch" >"$scratch/out" 2>&1; }
 check "two_ranks_fit" fit
 check "the_loss_is_small" said '^loss 0\.00'
 finish

@@ -6,7 +6,7 @@ unset GF_RANK GF_WORLD GF_JOB GF_ADDRESS
 # exits CODE COMMAND..: its output is in $scratch/out
 exits() {
     code_=$1; shift
-    timeout -k 5 60 "$@" >"$scratch/out" 2>&1; found_=$?
+    timeout -k 5 100 "$@" >"$scratch/out" 2>&1; found_=$?
     [ $found_ -eq "$code_" ] || { echo "exit $found_, wanted $code_"; cat "$scratch/out"; return 1; }
 }
 # said STATE CHECK TEXT: a line of the report
@@ -179,7 +179,7 @@ node_made() { # COMMAND..: on it
     # shellcheck disable=SC2016
     unshare -nm sh -c 'ip link set lo up; ip link add gfa type veth peer name gfb
         ip addr add 10.77.0.1/24 dev gfa; ip addr add 10.78.0.2/24 dev gfb; ip link set gfa up; ip link set gfb up
-        sleep 0.1; mount --bind "$0" /sys && exec timeout -k 5 60 "$@"' "$sys" "$@"
+        sleep 0.1; mount --bind "$0" /sys && exec timeout -k 5 100 "$@"' "$sys" "$@"
 }
 links_made() { unshare -nm ip link add gfa type veth peer name gfb 2>/dev/null; }
 if links_made; then

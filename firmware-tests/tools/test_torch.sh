@@ -56,7 +56,7 @@ check "a_rank_that_is_started_again_has_the_others_moments" ended 2
 check "it_came_in" said 'came in True'
 
 # ---- launchers ----
-launched() { timeout -k 5 60 "$@" >"$scratch/out" 2>&1 && said 'met: 2 ranks, 3$'; }
+launched() { timeout -k 5 100 "$@" >"$scratch/out" 2>&1 && said 'met: 2 ranks, 3$'; }
 # Debian's torchrun 1.13 fails with Python 3.11 unless it keeps a stream in a file.
 torchrun() {
     "$python" -m torch.distributed.run -r 1 -t 1 --log_dir "$scratch/logs" --monitor_interval 0.1 \

@@ -92,7 +92,7 @@ links() { # NAME FLAGS
 starts() { # NAME CONFIGURATION: two ranks, all of MPI's words and the library's
     case $1 in openmpi) more="--oversubscribe --mca btl self,vader" ;; *) more= ;; esac
     # shellcheck disable=SC2086
-    timeout -k 5 60 "mpirun.$1" $more -n 2 "$scratch/with_$1" "$scratch/$2.cfg" >"$scratch/out" 2>&1 &&
+    timeout -k 5 100 "mpirun.$1" $more -n 2 "$scratch/with_$1" "$scratch/$2.cfg" >"$scratch/out" 2>&1 &&
         [ "$(grep -c "^rank [01] of MPI's 2: whole" "$scratch/out")" -eq 2 ] &&
         [ "$(grep -c '^rank [01] of 2: loss 0\.0' "$scratch/out")" -eq 2 ] &&
         [ "$(grep -c "of 2: open over $2" "$scratch/out")" -eq 2 ] || { tail -n 20 "$scratch/out"; return 1; }

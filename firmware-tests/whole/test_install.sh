@@ -78,13 +78,13 @@ check "so_it_does_with_a_files_scales" same "y = 3.00 x + 1.00" "$("$prefix/bin/
 # shellcheck disable=SC2046
 check "the_installed_example_compiles" "$cc" -std=c11 -Wall -Wextra -Werror $(flags --cflags) \
     "$prefix/share/doc/gradientflow/example/appliance.c" $(flags --static --libs) -o example
-losses() { timeout 60 "$prefix/bin/gf-run" -n 2 ./example "$1" | sed -n 's/^.*loss //p' | sort -u; }
+losses() { timeout 100 "$prefix/bin/gf-run" -n 2 ./example "$1" | sed -n 's/^.*loss //p' | sort -u; }
 scaled=$(losses config/local.cfg)
 cp "$prefix/share/gradientflow/local.cfg" config
 # shellcheck disable=SC2046
 check "that_of_mixed_precision_compiles" "$cc" -std=c11 -Wall -Wextra -Werror $(flags --cflags) \
     "$prefix/share/doc/gradientflow/example/half.c" $(flags --static --libs) -o half
-check "its_two_ranks_find_the_line" same 2 "$(timeout 60 "$prefix/bin/gf-run" -n 2 ./half | grep -c "rank [01]: y = 3.0 x + 1.0")"
+check "its_two_ranks_find_the_line" same 2 "$(timeout 100 "$prefix/bin/gf-run" -n 2 ./half | grep -c "rank [01]: y = 3.0 x + 1.0")"
 check "a_files_scales_change_no_loss_of_it" same "$(losses config/local.cfg)" "${scaled:-none}"
 if echo | "$cc" -x c++ -fsyntax-only - 2>/dev/null; then
     # shellcheck disable=SC2046

@@ -84,7 +84,7 @@ slurm_missing() {
 # ready COMMAND..: until it succeeds, or for so long that it will not
 ready() {
     until_=$(($(date +%s) + 60))
-    until timeout 20 "$@" >/dev/null 2>&1; do [ "$(date +%s)" -lt $until_ ] || return 1; sleep 0.2; done
+    until timeout 100 "$@" >/dev/null 2>&1; do [ "$(date +%s)" -lt $until_ ] || return 1; sleep 0.2; done
 }
 slurm_start() {
     ip address add 10.255.255.1/32 dev lo # its getaddrinfo() finds nothing where 127.0.0.1 alone is there
@@ -139,7 +139,7 @@ else
     check "both_ranks_have_its_weights" [ "$(grep -c 'rank [01] of 2: 3 steps' "$scratch/out")" -eq 2 ]
     # In a script for sbatch that forgot srun: said at once, with what was seen.
     batch() { # SBATCH_OPTION..
-        timeout 60 sbatch --wait --overcommit -D "$PWD" -o "$scratch/out" "$@" "$scratch/batch" \
+        timeout 100 sbatch --wait --overcommit -D "$PWD" -o "$scratch/out" "$@" "$scratch/batch" \
             >"$scratch/told" 2>&1
     }
     batch_says() { # TEXT SBATCH_OPTION..

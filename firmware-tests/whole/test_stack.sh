@@ -17,7 +17,7 @@ else
 fi
 
 used() { # of two ranks, the deepest
-    timeout 60 "$BUILD/gf-run" -n 2 "$BUILD/firmware-tests/program_stack" "$@" >"$scratch/out" 2>&1 ||
+    timeout 100 "$BUILD/gf-run" -n 2 "$BUILD/firmware-tests/program_stack" "$@" >"$scratch/out" 2>&1 ||
         { cat "$scratch/out"; return 1; }
     bytes=$(sed -n 's/^.*stack //p' "$scratch/out" | sort -n | tail -n 1)
 }
@@ -27,7 +27,7 @@ check a_thread_with_64_KiB_runs fits 65536
 
 train() {
     ulimit -s "$1" &&
-        timeout 60 "$BUILD/gf-train" --model linear --data "$scratch/data" --batch 12 --steps 2 >"$scratch/train" 2>&1
+        timeout 100 "$BUILD/gf-train" --model linear --data "$scratch/data" --batch 12 --steps 2 >"$scratch/train" 2>&1
 }
 refused() { ! (train 48) && grep -q 'the stack may grow to 48 KiB; 64 KiB are needed' "$scratch/train"; }
 runs() { (train 64) || { cat "$scratch/train"; return 1; }; }

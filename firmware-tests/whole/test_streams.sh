@@ -10,7 +10,7 @@ streams() {
     elastic=
     [ "$when" = after ] && elastic=--elastic
     case $* in *insecure=true*) host=--insecure ;; *) host= ;; esac
-    timeout 60 "$BUILD/gf-run" -n 3 $elastic $host "$program" "$scratch/s" "$mask" "$when" exchange.timeout=5s "$@" \
+    timeout 100 "$BUILD/gf-run" -n 3 $elastic $host "$program" "$scratch/s" "$mask" "$when" exchange.timeout=5s "$@" \
         >"$scratch/log" 2>&1
     for rank in $(seq 0 $((good - 1))); do
         [ "$(cat "$scratch/s.$rank" 2>&1)" = ok ] || { cat "$scratch"/s.* "$scratch/log"; return 1; }
