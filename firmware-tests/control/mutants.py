@@ -61,7 +61,7 @@ PLANTED = {  # a defect, after the number of its rule in the contract: its file,
          ("if (host_has > most) {", "if (false) {")],
     "9: a rank that died is awaited at the end":
         ["coordinator", ("(row->said == CONTROL_SAID_BYE) || control_has_died(row) || row->cut;",
-                         "(row->said == CONTROL_SAID_BYE) || row->cut;")],
+                         "(row->said == CONTROL_SAID_BYE);")],
 }
 TOKEN = re.compile(r"""(?P<skip>/\*.*?\*/|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|^\s*\#[^\n]*)
                      |(?P<number>\b\d+u?\b)|(?P<word>[A-Za-z_]\w*)

@@ -343,6 +343,29 @@ TEST(ranks_that_were_given_different_things_all_hear_of_it)
     control_world_close(&world);
 }
 
+/* .. also who comes when the join has failed already: where rank 0 hosts the coordinator it would
+ * find nobody. Who does not come is not awaited for long. */
+TEST(a_rank_that_is_late_for_a_join_that_has_failed_hears_why)
+{
+    for (uint32_t comes = 0; comes < 2; comes++) {
+        control_world_open_hosted(&world, 3, 1, 0);
+        control_world_kill(&world, 1);
+        world.procs[2].stopped = true;
+        world.tensors_hash = 1;
+        (void)control_world_start(&world, 1, false);
+        control_world_quiet(&world, 3 * SECOND);
+        assert_int_equal(gf_member_error(world.procs[0].member)->code, GF_ERR_MISMATCH);
+        assert_int_equal(gf_coordinator_poll(world.coordinator, world.now_ns), GF_AGAIN);
+        world.procs[2].stopped = (comes == 0);
+        world.procs[2].now_ns = world.now_ns;
+        control_world_quiet(&world, comes ? SECOND / 10 : SECOND + SECOND / 10);
+        gf_status code = gf_member_error(world.procs[2].member)->code;
+        assert_int_equal(code, comes ? GF_ERR_MISMATCH : GF_OK);
+        assert_int_equal(gf_coordinator_poll(world.coordinator, world.now_ns), GF_ERR_MISMATCH);
+        control_world_close(&world);
+    }
+}
+
 static const struct offer_row {
     const char *name;
     struct control_offer first, second;
@@ -510,6 +533,22 @@ TEST(all_leave_in_good_order)
     control_world_quiet(&world, 100 * CONTROL_MS);
     assert_int_equal(gf_member_error(world.procs[late].member)->code, GF_ERR_STATE);
     assert_string_equal(gf_member_error(world.procs[late].member)->text, "the job has ended");
+    control_world_close(&world);
+}
+
+/* A rank that ends without a word is not awaited, and those that have closed have ended well. */
+TEST(the_job_has_ended_well_once_all_that_live_have_closed)
+{
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    for (uint32_t i = 0; i < 3; i++) world.procs[i].hangs = true;
+    for (uint32_t i = 0; i < 2; i++) gf_member_bye(world.procs[i].member);
+    control_world_quiet(&world, 10 * CONTROL_MS);
+    control_world_kill(&world, 2);
+    control_world_quiet(&world, 50 * CONTROL_MS);
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(control_world_state(&world, i), GF_MEMBER_GONE);
+    assert_int_equal(gf_coordinator_poll(world.coordinator, world.now_ns), GF_OK);
     control_world_close(&world);
 }
 
@@ -1977,6 +2016,25 @@ TEST(a_coordinator_that_was_stopped_cuts_nobody_on_waking)
         assert_int_equal(world.procs[0].number, 1 + stands_still);
         control_world_close(&world);
     }
+}
+
+/* .. nor one that is not READY yet: the whole host was stopped, and rank 1 with it. */
+TEST(a_coordinator_that_was_stopped_in_a_regroup_leaves_nobody_out_on_waking)
+{
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    world.procs[1].stopped = true;
+    control_world_kill(&world, 2);
+    wait_for(0, GF_MEMBER_READY);
+    for (uint32_t i = 0; i < 600; i++) control_world_turn(&world, 0);
+    world.now_ns += 3 * SECOND;
+    control_world_coordinate(&world);
+    world.procs[1].stopped = false;
+    world.procs[1].now_ns = world.now_ns;
+    control_world_quiet(&world, SECOND);
+    all_work(2);
+    assert_int_equal(world.procs[0].number, 2);
+    control_world_close(&world);
 }
 
 TEST(a_host_that_never_gets_ready_ends_the_job)

@@ -770,14 +770,19 @@ static void alive_say(struct gf_coordinator *c)
     }
 }
 
-/* A member that dials again shall hear what has ended the job. */
+/* A member that dials again shall hear what has ended the job. So shall a rank that is still on its
+ * way to a join that has failed: it would find nobody, and wait. Who has missed the deadline is not
+ * awaited once more. */
 static bool is_anybody_away(const struct gf_coordinator *c)
 {
-    if (c->now_ns - c->since_ns >= CONTROL_BROKEN_NS) return false;
+    const uint64_t age_ns = c->now_ns - c->since_ns;
+    const bool joins = (c->number == 0) && !c->is_well && (c->error.code != GF_ERR_TIMEOUT) &&
+                       (age_ns < c->terms.join_timeout_ns / 2);
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         const struct control_row *row = &c->rows[id];
-        if (control_is_asked(row) && !row->has_heard && (row->connection == CONTROL_NONE))
-            return true;
+        if (row->has_heard || row->ended || (row->connection != CONTROL_NONE)) continue;
+        if (control_is_asked(row) && (age_ns < CONTROL_BROKEN_NS)) return true;
+        if (joins && (id < c->setup.world)) return true;
     }
     return false;
 }

@@ -289,10 +289,11 @@ static bool size_is_equal(struct gf_coordinator *c, uint32_t connection,
 static bool may_come(struct gf_coordinator *c, uint32_t connection,
                      const struct control_offer *offer)
 {
-    const struct control_row *row = &c->rows[offer->id];
+    struct control_row *row = &c->rows[offer->id];
     if (c->state != GF_COORDINATOR_OVER) return id_is_free(c, connection, offer);
     if (row->member && (row->member_process == offer->process)) return true;
     over_tell(c, connection);
+    if (c->number == 0) row->has_heard = true;
     return false;
 }
 

@@ -222,12 +222,14 @@ static bool writes(gf_context *gf, uint64_t now_ns)
 }
 
 /* The coordinator that ends with this process has yet to tell the others why: once this answers,
- * nobody may poll any more. */
+ * nobody may poll any more. Of a join that has failed it awaits ranks that are on their way. */
 static bool tells_on(const gf_context *gf)
 {
+    bool joins = (gf->together_ns == 0);
+    uint64_t most_ns = joins ? gf->config.rendezvous.join_timeout_ns : DRAIN_NS;
     return (gf->control != NULL) && gf_control_hosts(gf->control) &&
            (gf->failing.ends || gf_control_is_final(gf->control)) &&
-           !gf_control_flushed(gf->control) && (gf_awake(gf) - gf->failing.begin_ns < DRAIN_NS);
+           !gf_control_flushed(gf->control) && (gf_awake(gf) - gf->failing.begin_ns < most_ns);
 }
 
 gf_status gf_failing_poll(gf_context *gf, uint64_t now_ns)
