@@ -95,7 +95,7 @@ static inline uint64_t gf_awake(const gf_context *gf)
 {
     return gf->polled.at_ns - gf->polled.away_ns;
 }
-/* A turn of member and coordinator, which are told where this rank is. */
+/* A turn of member and coordinator, with this rank's position. */
 static inline gf_control_state gf_control_turn(gf_context *gf)
 {
     gf->position.step = gf_steps(gf);

@@ -23,7 +23,7 @@ void gf_drivers_close(gf_context *gf)
     gf->gpu = NULL;
 }
 
-/* Whoever could go on and does not says so, or the others would wait for it. */
+/* A rank that could continue and does not reports that, or the others would wait for it. */
 static void give_up(gf_context *gf)
 {
     if (gf->control == NULL) return;
@@ -36,8 +36,9 @@ static void give_up(gf_context *gf)
     gf_control_fault(gf->control, &error, gf_steps(gf), true);
 }
 
-/* The others may still need what this rank has sent: progress until all have said that they
- * leave. Where the coordinator runs here the job would end with it, so nobody is left behind. */
+/* The others may still need what this rank has sent, so it makes progress until all have reported
+ * that they leave. Where the coordinator runs here it waits for all ranks, because the job ends
+ * with it. */
 static gf_status leave_progress(gf_context *gf, void *arg)
 {
     uint64_t now_ns = gf_poll_begin(gf);
@@ -73,8 +74,8 @@ static gf_status leave_progress(gf_context *gf, void *arg)
     return GF_ERR_TIMEOUT;
 }
 
-/* From here on only leaving goes on, or failing. What is under way is given up, and the others are
- * told. */
+/* From here on the context only leaves or fails. Operations under way are cancelled, and the others
+ * are informed. */
 static gf_status leave_begin(gf_context *gf)
 {
     gf_status status = gf_enter(gf);
@@ -124,7 +125,7 @@ gf_status gf_close_wait_for(gf_context *gf, uint64_t bound_ns)
                                 : status;
 }
 
-/* What was told goes out before the connection ends. */
+/* Sends what is still queued on the control channel before the connection ends. */
 static void words_flush(gf_context *gf)
 {
     const uint64_t end_ns = gf_poll_begin(gf) + GF_FLUSH_NS;

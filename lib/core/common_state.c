@@ -1,11 +1,11 @@
 /* The common state, once a new generation has begun: where some rank lags, weights, momentum,
- * selection, loss scale and step go from the lead to all by broadcast. Histories are each rank's
- * own.
+ * selection, loss scale and step go from one rank that has them (the lead) to all by broadcast.
+ * Histories are each rank's own.
  *
- * A rank lags by one step at most (the vote of the last step reached only some), or by the
- * gf_update() of the same step; a rank that has come in has nothing. What it had sent in a sparse
- * step that others have ended is applied there, so its own history gives it up; what it had not
- * sent of that step's gradient is lost with the step. */
+ * A rank lags by one step at most (the vote of the last step reached only some ranks), or by the
+ * gf_update() of the same step. A rank that has come in has nothing. What a lagging rank had sent
+ * in a sparse step that others have ended is applied there, so it is taken out of that rank's
+ * history. What it had not sent of that step's gradient is lost with the step. */
 #include <string.h>
 
 #include "drivers/bytes.h"
@@ -115,7 +115,7 @@ static void words_post(gf_context *gf)
 {
     const struct gf_control_progress *mine = &gf->change.own;
     const struct gf_control_progress *common = &gf->change.plan.progress;
-    /* Those that are not behind receive the bits that they have. */
+    /* Ranks that do not lag receive the bits that they have. */
     if ((mine->steps != common->steps) || (mine->applied != common->applied))
         gf->change.own.partial = 1;
     words_walk(gf, true);
@@ -124,8 +124,9 @@ static void words_post(gf_context *gf)
     gf->change.sync_next = 1;
 }
 
-/* Whole pools travel, gaps included: a flat range of one is the same range of all. Momentum that
- * the words say is each rank's own stays so; who had not divided it yet has no share of it. */
+/* Whole pools travel, gaps included: a flat range of one is the same range of all. Momentum that is
+ * each rank's own (as the words say) stays so; a rank that had not divided it yet has no share of
+ * it. */
 static gf_status pools_post(gf_context *gf)
 {
     bool local = (words_flags(gf) & FLAG_LOCAL) != 0;

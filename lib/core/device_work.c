@@ -11,7 +11,7 @@ gf_status gf_device_failed(gf_context *gf, gf_operation operation)
 
 uint32_t gf_tensor_event(const gf_context *gf, uint32_t tensor)
 {
-    return gf->under_way.count + 1 + tensor; /* behind those of the operations, and of the norms */
+    return gf->under_way.count + 1 + tensor; /* after those of the operations, and of the scores */
 }
 
 struct gf_queue gf_queue_own(gf_context *gf, gf_stream which)

@@ -11,9 +11,9 @@
 #include "lib/core/device_work.h"
 #include "lib/device/device.h"
 
-/* What has not ended by then is ended by dropping the link: over shared memory, all that was under
- * way with a process that has died. Every error is told this much later, so it is short. A new link
- * is made by who goes on. */
+/* What has not ended by then is ended by dropping the link: over shared memory, everything that was
+ * under way with a process that has died. It is short because every error is returned this much
+ * later. A rank that continues makes a new link. */
 #define DRAIN_NS UINT64_C(200000000)
 
 void gf_context_mark(gf_context *gf)
@@ -53,8 +53,9 @@ static bool may_be_anothers(const gf_context *gf)
                                (gf->error.code == GF_ERR_LINK) || (gf->error.code == GF_ERR_PEER));
 }
 
-/* From here on nothing new starts. Whose fault it is the coordinator is asked first, unless it has
- * said so already, or this rank cannot go on anyway: then the others are told. */
+/* From here on nothing new starts. The coordinator is asked whose fault it is, unless it has sent
+ * its finding already. Where this rank cannot continue in any case, the failure is only
+ * reported. */
 static void failing_begin(gf_context *gf, bool is_found)
 {
     gf_control_state stands =
@@ -72,7 +73,7 @@ static void failing_begin(gf_context *gf, bool is_found)
         gf_control_fault(gf->control, &gf->error, gf_steps(gf), ends);
     gf->phase = GF_PHASE_FAILING;
     gf_ops_cancel(gf, gf->error.code);
-    if (gf->failing.linked) gf_wake(gf); /* behind the word, so that it is there */
+    if (gf->failing.linked) gf_wake(gf); /* after the report, so that it is there */
     if (!gf->failing.asks) failure_log(gf);
 }
 
@@ -100,8 +101,8 @@ gf_status gf_fail_fault(gf_context *gf, const struct gf_fault *fault, gf_operati
     return gf->error.code;
 }
 
-/* "; rank 1 was in step 7, operation step, tensor 12 \"conv1.weight\"": what this rank was at. A
- * finding is the same text on all ranks, and says where somebody was. */
+/* "; rank 1 was in step 7, operation step, tensor 12 \"conv1.weight\"": what this rank was doing. A
+ * finding has the same text on all ranks, so it needs the rank's number. */
 static void location_log(gf_context *gf)
 {
     char tensor[64] = "";
@@ -221,8 +222,9 @@ static bool writes(gf_context *gf, uint64_t now_ns)
     return gf->failing.writes;
 }
 
-/* The coordinator that ends with this process has yet to tell the others why: once this answers,
- * nobody may poll any more. Of a join that has failed it awaits ranks that are on their way. */
+/* A coordinator in this process has yet to report the cause to the others: once this call returns
+ * the error, the program may stop polling. After a join that failed it waits for ranks that are
+ * still on their way. */
 static bool tells_on(const gf_context *gf)
 {
     bool joins = (gf->together_ns == 0);
@@ -238,7 +240,7 @@ gf_status gf_failing_poll(gf_context *gf, uint64_t now_ns)
     if (gf->phase == GF_PHASE_FAILED) return gf->error.code;
     (void)gf->link->driver->progress(gf->link);
     if (gf->control != NULL) (void)gf_control_turn(gf);
-    is_asking = asks(gf); /* first: nobody waits for the word while this rank writes */
+    is_asking = asks(gf); /* first, so that no rank waits for the report while this one writes */
     if (writes(gf, now_ns) || is_asking) {
         gf->failing.begin_ns = gf_awake(gf);
         return GF_AGAIN;

@@ -24,7 +24,7 @@ void gf_finite_step(gf_context *gf)
     gf->finite.first_key = gf->finite.first_sum = GF_KEY_NONE;
 }
 
-/* In a gap between tensors: the appliance wrote where nothing lies. */
+/* It is in a gap between tensors: the appliance wrote where no tensor lies. */
 static void first_put(const gf_context *gf, uint32_t rank, const struct gf_buffer *buffer,
                       const struct gf_check *check, uint64_t *key_out)
 {
@@ -61,8 +61,7 @@ static void sums_add(gf_context *gf, const struct gf_buffer *buffer, const struc
     first_put(gf, gf->rank, buffer, check, &gf->finite.first_sum);
 }
 
-/* Of all ranks' values in the blocks that this rank added: sum_n() says of which one the first
- * was. */
+/* Of all ranks' values in the blocks that this rank added: sum_n() says whose the first one was. */
 static void sources_add(gf_context *gf, const struct gf_op *op, const struct gf_buffer *buffer,
                         struct gf_check check)
 {

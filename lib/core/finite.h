@@ -1,10 +1,10 @@
-/* Values that are not finite, counted in one place: what element ops meet while an operation packs,
- * adds and unpacks, and while chunks are scored, each in a counter of its own; and what that comes
- * to in a step, for the vote.
+/* Counts values that are not finite: what element ops meet while an operation packs, adds and
+ * unpacks, and while chunks are scored, each in a counter of its own; and what that amounts to in a
+ * step, for the vote.
  *
- * Element ops count late on a device, in its memory, from counters that lie there at none: what
- * they are when an operation ends comes back in one copy, and only where something was met are they
- * sent there anew. On the host both are the same memory, and every call is done when it returns. */
+ * A device counts late, in its own memory, in counters that begin at "none". When an operation ends
+ * one copy brings them to the host, and only where something was met are they set to "none" again.
+ * On the host both are the same memory, and every call is done when it returns. */
 #ifndef GF_FINITE_H
 #define GF_FINITE_H
 
@@ -15,7 +15,7 @@ struct gf_op;
 struct gf_finite {
     /* struct gf_check [operations + 1][GF_COUNTS], of element ops; the last: of chunk norms */
     gf_mem counters;
-    /* the same in the exchange region; behind them GF_COUNTS that stay at none */
+    /* the same in the exchange region; after them GF_COUNTS that stay at none */
     struct gf_check *seen;
     /* of the step under way */
     /* values of this rank, or found by it in another rank's, before they were added */
@@ -25,8 +25,8 @@ struct gf_finite {
     uint64_t first_sum;
 };
 
-/* Of what an operation packs, or of chunk norms; of sums; and of all ranks' values that a device
- * met where a sum was not finite, as sum_n() tells. */
+/* Counters of what an operation packs, or of chunks that are scored; of sums; and of all ranks'
+ * values that a device met where a sum was not finite, as sum_n() counts them. */
 typedef enum gf_count { GF_COUNT_PACKED, GF_COUNT_SUMMED, GF_COUNT_SOURCES, GF_COUNTS } gf_count;
 
 /* Of operation `index`, before its element ops; on a device they are at none. */

@@ -66,8 +66,8 @@ bool gf_join_is_refused(const gf_context *gf, uint32_t rank)
     return (gf->warm.unreached > 0) && bit_is(gf->warm.refused, rank);
 }
 
-/* Some are still under way. A lost packet is sent again, a host may still come up: only the
- * deadline ends it, but who reads the log knows before. */
+/* Some connections are still under way. A lost packet is sent again, and a host may still start:
+ * only the deadline ends the attempt, but the log shows it earlier. */
 static gf_status connecting(gf_context *gf)
 {
     struct unreached unreached;
@@ -139,8 +139,8 @@ static void neighbours_count(gf_context *gf)
     gf->warm.met[GF_MET_WIRE] = gf->link->reaches_device ? 1 : 0;
 }
 
-/* What names a network is not looked at on one node, so a wrong name would first be heard of on
- * several. */
+/* On one node nothing reads the names of networks, so a wrong name would be found first on several
+ * nodes. */
 static void unused_tell(gf_context *gf, const char *key, const char *names)
 {
     if (gf->link->network || (gf->rank != 0) || (names[0] == '\0')) return;
@@ -149,7 +149,7 @@ static void unused_tell(gf_context *gf, const char *key, const char *names)
                 key, names);
 }
 
-/* Who comes in would be given nothing, and go on with weights of its own. */
+/* A rank that comes in would receive nothing, and continue with weights of its own. */
 static void unknown_weights_tell(gf_context *gf)
 {
     if (!gf_is_elastic(gf) || gf_has_weights(gf) || (gf->rank != 0)) return;

@@ -1,5 +1,6 @@
-/* The dynamic loss scale. It rises after a run of good steps and falls after bad ones. At its
- * floor it is an error: it never becomes 1 silently. */
+/* The dynamic loss scale. It rises after a run of steps that were applied, and falls after steps
+ * that were skipped because values were not finite. At its floor another such step is an error: the
+ * scale never becomes 1 silently. */
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 

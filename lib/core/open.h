@@ -43,7 +43,7 @@ struct gf_opening {
 /* One turn of join and warm-up: GF_OK once the context could be used. A failure is the
  * context's. */
 gf_status gf_join_progress(gf_context *gf, uint64_t now_ns);
-/* The context failed, and nobody can be told: it holds nothing but its error. */
+/* The context failed before it could reach anybody: it holds nothing but its error. */
 gf_status gf_open_fail(gf_context *gf, gf_status status, const struct gf_fault *fault);
 /* Offsets in the exchange region. */
 struct gf_exchange_parts {

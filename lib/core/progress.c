@@ -35,8 +35,8 @@ uint64_t gf_poll_begin(gf_context *gf)
     return now_ns;
 }
 
-/* A rank has called gf_heartbeat(): to whoever waits for it that is as if something had moved
- * then. */
+/* A rank has called gf_heartbeat(): for the ranks that wait for it that counts as if something had
+ * moved then. */
 static void patience_have(gf_context *gf, uint64_t now_ns)
 {
     uint64_t from = 0;
@@ -46,7 +46,7 @@ static void patience_have(gf_context *gf, uint64_t now_ns)
         gf_ops_patient(gf, from, now_ns + left_ns - timeout_ns);
 }
 
-/* A rank has closed, and this one is in a step that it did not end: so nobody will. */
+/* A rank has closed, and this one is in a step that the closed rank did not end: no rank can. */
 static gf_status closed_look(gf_context *gf)
 {
     uint32_t rank;

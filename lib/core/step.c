@@ -62,8 +62,8 @@ static void buffers_start(gf_context *gf)
     }
 }
 
-/* Gradients of dense buffers that do not keep their scale, divided by what only the vote could
- * tell, and by what their unpacking left in; about a slice a poll. */
+/* Divides gradients of dense buffers that do not keep their scale by what only the vote knows, and
+ * by what unpacking left in them; about a slice a poll. */
 static gf_status samples_divide(gf_context *gf, float factor)
 {
     struct gf_step *step = &gf->step;
@@ -158,7 +158,7 @@ static gf_status step_advance(gf_context *gf, uint64_t now_ns)
     if (status < 0) return status;
     if (step->state == GF_STEP_BEGUN) {
         status = step_vote(gf, now_ns);
-        /* the vote is on its way in the turn in which the last buffer has ended */
+        /* the vote is posted in the turn in which the last buffer has ended */
         if (status == GF_OK) status = gf_ops_progress(gf, now_ns);
         if (status < 0) return status;
     }
@@ -224,7 +224,7 @@ gf_status gf_step_begin(gf_context *gf)
                                 .samples = 1,
                                 .gradient_scale = 1.0f,
                                 .wire_before = gf->link->sent_bytes};
-    /* an average that is larger than its sum may be infinite, which only who unpacks counts */
+    /* an average that is larger than its sum may be infinite, and only unpacking counts that */
     gf->step.update_scales =
         (gf->config.optimizer.kind != GF_OPTIMIZER_NONE) && (gf_buffer_factor(gf) <= 1.0f);
     for (uint32_t i = 0; i < gf->tensor_count; i++) gf->tensors[i].ready = 0;
@@ -428,7 +428,7 @@ gf_status gf_tensor_skip(gf_context *gf, uint32_t tensor)
     if (gf->ops->zero(&gf->pack_queue, gf->gradient + skipped->gradient_offset,
                       skipped->elem_count * gf_type_size_bytes((gf_type)skipped->type)) < 0)
         return gf_device_failed(gf, GF_OPERATION_STEP);
-    gf->tensors[tensor].declared_with = tensor; /* whose event is of an earlier step, and reached */
+    gf->tensors[tensor].declared_with = tensor; /* its event is of an earlier step, and complete */
     gf->tensors[tensor].event = 0;
     return tensors_count_in(gf, tensor, 1);
 }

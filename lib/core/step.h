@@ -6,7 +6,7 @@
 
 struct gf_loss_scale {
     float value;
-    float asked;        /* what gf_loss_scale() said last; 0: it was not asked */
+    float asked;        /* what gf_loss_scale() returned last; 0: it was not called */
     uint32_t good, bad; /* steps in a row */
 };
 #define GF_SCALE_MAX 16777216.0f /* 2^24: fp32 gradients keep room above it */
@@ -37,7 +37,7 @@ struct gf_step {
     uint64_t commit_elems;
     uint64_t wire_before; /* link bytes when it began */
     uint64_t declared_ns; /* its last tensor was declared */
-    /* declared its last tensor last, or stood still for longer: so the vote says */
+    /* the rank that declared its last tensor last, or did not poll for longer, by the vote */
     uint32_t last_rank;
     /* for so long it was after the first one; for so long it stood still */
     uint64_t late_ns;
@@ -50,8 +50,8 @@ struct gf_step {
     float norm, clip_factor;
 };
 
-/* A gradient is handed in: GF_ERR_STATE where the program cannot have multiplied its loss with the
- * scale, as it has not asked for it. */
+/* A gradient is declared. GF_ERR_STATE: the program has not asked for the loss scale, so it cannot
+ * have multiplied its loss with it. */
 gf_status gf_scale_check(gf_context *gf, const char *call);
 gf_status gf_scale_step(gf_context *gf, bool skipped); /* loss_scale.c: a step has ended */
 /* A whole step that the vote let pass is skipped after all, on each rank that asks for its norm: it

@@ -44,7 +44,7 @@ static void sleep_on_drivers(gf_context *gf, uint64_t longest_ns)
     (void)ppoll(fds, count, &longest, NULL);
 }
 
-/* In its region: where rank `index` of those that share memory says that it sleeps
+/* The word in its region by which rank `index` of those that share memory shows that it sleeps
  * (gf_link_driver.flag_arm). */
 static size_t sleep_at(const gf_context *gf, uint32_t index)
 {
@@ -63,8 +63,8 @@ static uint32_t shared_index(const gf_context *gf)
     return gf->nodes.used ? gf->nodes.of.local_index : gf->rank;
 }
 
-/* In two calls, a poll between them: a flag that came before the sleep was announced wakes
- * nobody. */
+/* In two calls, with a poll between them: a flag that was set before the sleep was announced wakes
+ * no rank. */
 static void sleep_on_flags(gf_context *gf)
 {
     size_t at = sleep_at(gf, shared_index(gf));
@@ -88,9 +88,9 @@ static void idle_sleep(gf_context *gf)
         sleep_on_drivers(gf, (what == GF_WAKE_DESCRIPTORS) ? SLEEP_NS : QUIET_SLEEP_NS);
 }
 
-/* Returns when the poll before a yield began; 0: nothing yielded. How long that took the next poll
- * tells, which reads the clock anyway: two more looks at it would take a tenth of a yield that
- * comes back at once. */
+/* Returns when the poll before a yield began; 0: it did not yield. The next poll reads the clock in
+ * any case, and so measures the yield: two more readings would take a tenth of a yield that returns
+ * at once. */
 static uint64_t idle_auto(gf_context *gf, uint32_t polls)
 {
     if (!gf_idle_yields(&gf->wait_state.idling, polls, gf->polled.at_ns)) {

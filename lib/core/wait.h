@@ -1,5 +1,5 @@
-/* The one place in the core that blocks: waiting for other ranks. (What drivers and devices wait
- * for: drivers/README.md.) */
+/* Waiting for other ranks. Nothing else in the core blocks; drivers/README.md says what drivers and
+ * devices wait for. */
 #ifndef GF_WAIT_H
 #define GF_WAIT_H
 

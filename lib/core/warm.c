@@ -7,7 +7,7 @@
 #include "lib/core/choose.h"
 #include "lib/core/device_work.h"
 
-/* GF_OK once all requests that were posted have ended; their places are free again. */
+/* GF_OK once all requests that were posted have ended; their slots are free again. */
 static gf_status requests_ended(gf_context *gf)
 {
     gf_status status = gf_request_progress(gf, NULL);
@@ -33,7 +33,8 @@ static bool all_share(const gf_context *gf)
            (gf->warm.met[GF_MET_PAIRS] == (float)(gf->world * (gf->world - 1)));
 }
 
-/* Some share memory, not all: one more round, who with whom. False: it is of no meaning. */
+/* Some ranks share memory, but not all: one more round finds which do. False: nothing depends on
+ * it. */
 static bool nodes_post(gf_context *gf)
 {
     bool by_name = gf->config.exchange.algorithm == GF_ALGORITHM_HIERARCHY;

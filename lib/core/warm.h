@@ -29,7 +29,7 @@ struct gf_warm {
     uint32_t asked;          /* peers that were to be connected, in this turn of all; of them */
     uint32_t connecting;     /* .. those that are under way */
     unsigned char awaited[GF_WORLD_MAX / 8]; /* .. which these are, a bit each rank */
-    unsigned char refused[GF_WORLD_MAX / 8]; /* to these there is no way */
+    unsigned char refused[GF_WORLD_MAX / 8]; /* these cannot be reached */
     uint64_t connect_ns;                     /* when that began; 0: it has not */
     bool warned;                             /* that it takes long */
     /* .. those that could not be, the first of which is the link's fault */

@@ -39,7 +39,7 @@ static bool same_rules(const gf_context *gf, const struct gf_pool_tensor *a,
                        const struct gf_pool_tensor *b)
 {
     if ((a->type != b->type) || (a->sparse != b->sparse)) return false;
-    /* update_parts() tells tensors apart */
+    /* update_parts() knows the parts of single tensors */
     if (gf->config.optimizer.kind != GF_OPTIMIZER_ADAMW) return true;
     return (a->flags & GF_TENSOR_NO_DECAY) == (b->flags & GF_TENSOR_NO_DECAY);
 }

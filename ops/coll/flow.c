@@ -139,8 +139,8 @@ static bool flow_there(const struct gf_flow *flow, uint32_t number, uint64_t ele
            ((number == flow->there_round) && (elems <= flow->there_elems));
 }
 
-/* Has the other direction done with all before `end` of a range? What is sent is there, where to
- * receive is free. */
+/* Has the other direction finished all before `end` of a range? Then what is to be sent is there,
+ * and what is to be received may overwrite it. */
 static bool flow_ready(const struct gf_coll *coll, const struct gf_range *range, uint64_t end,
                        bool is_send)
 {
@@ -181,8 +181,8 @@ static struct gf_flow_at *flow_arrival(const struct gf_coll *coll)
     return (coll->late != NULL) ? &coll->own.flow->reduced : &coll->own.flow->recv_done;
 }
 
-/* Arrivals in order. Folding stops after about a slice, so that a turn stays short while many wait;
- * queueing is short. */
+/* Takes arrivals in order. Reducing stops after about a slice, so that a turn stays short while
+ * many wait; queueing on a device is short in any case. */
 static gf_status flow_recvs_end(struct gf_coll *coll, uint64_t now_ns)
 {
     struct gf_flow *flow = coll->own.flow;
@@ -258,8 +258,8 @@ static gf_status flow_post(struct gf_coll *coll, bool is_send, uint64_t now_ns)
     return GF_OK;
 }
 
-/* The culprit if nothing moves from here on: whose message is awaited, or who does not take
- * ours. */
+/* The culprit if nothing moves from here on: the rank whose message is awaited, or the one that
+ * does not take ours. */
 static uint32_t flow_waits_for(struct gf_coll *coll)
 {
     const struct gf_flow *flow = coll->own.flow;

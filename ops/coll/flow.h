@@ -83,8 +83,8 @@ gf_status gf_flow_start(struct gf_coll *coll);
 gf_status gf_flow_progress(struct gf_coll *coll, uint64_t now_ns);
 /* coll->late of these algorithms: which late reductions are done */
 gf_status gf_flow_late(struct gf_coll *coll, uint64_t now_ns);
-/* Tells a ring that runs how much there is by now of what this rank sends: all in the rounds before
- * `round`, and so many elements in that one. */
+/* Tells a running ring how much of what this rank sends is there by now: all of the rounds before
+ * `round`, and so many elements of that one. */
 static inline void gf_flow_there(struct gf_flow *flow, uint32_t round, uint64_t elems)
 {
     flow->there_round = round;

@@ -1,26 +1,27 @@
 /* Direct: ranks of one node work straight in each other's exchange regions. Data is cut into one
  * block a rank; each rank combines its block over all ranks' memory, in rank order, and writes the
- * result to all who need it. No message goes out; all that ranks tell each other are flags:
+ * result to all ranks that need it. No message is sent; ranks only set flags for each other:
  *
  *     COPY -> SIGNAL -> WAIT -> WORK -> COPY -> SIGNAL -> WAIT -> .. -> DONE
  *
- * Data that lies in the exchange region is worked on where it lies: one round, without COPY. Of any
- * other the blocks that peers combine are staged, round by round, through the two halves of the
- * staging memory: while a round is combined in one half the next is copied into the other, so a
- * round costs one barrier. The rank's own block no peer touches: it stays where it is. Ranks of one
+ * Data in the exchange region is combined where it lies: one round, without COPY. Of other data the
+ * blocks that peers combine are staged, round by round, through the two halves of the staging
+ * memory: while a round is combined in one half the next is copied into the other, so a round costs
+ * one barrier. No peer touches the rank's own block, so that block stays where it is. Ranks of one
  * operation may differ in where their data lies.
  *
- * What flags are is in direct_flags.c. Small data has a variant of its own with one barrier:
+ * direct_flags.c says what a flag is. Small data has a variant of its own with one barrier:
  * direct_small.c.
  *
- * After a failure nothing of this rank's is under way, but peers that have not noticed may still
- * write to its exchange region, and to nothing else: its content is undefined until the link's
- * reset() maps another region, which those peers' mappings do not reach. */
+ * After a failure this rank has nothing under way. Peers that have not noticed the failure may
+ * still write to its exchange region, and to nothing else. So the region's content is undefined
+ * until the link's reset() maps another one, which those peers' mappings do not reach. */
 #include "ops/node/direct.h"
 
-/* ---- places ---- */
+/* ---- where blocks lie ---- */
 
-/* Blocks of what is scattered are the caller's; all others begin on a line where data does. */
+/* Where data is scattered or gathered the caller says how large blocks are. Other blocks begin on a
+ * cache line where data does. */
 uint64_t gf_direct_block_elems(const struct gf_coll *coll)
 {
     uint64_t first;
@@ -71,8 +72,8 @@ static bool in_region(const struct gf_coll *coll)
            (coll->plan.data % sizeof(uint16_t) == 0);
 }
 
-/* Rounds follow from where all ranks' data lies, which is known behind the first barrier. A rank
- * that copies before it knows the answer: itself is staged. */
+/* The number of rounds follows from where all ranks' data lies, which is known after the first
+ * barrier. A rank that copies before that barrier is staged itself, so it knows the answer. */
 static void rounds_set(struct gf_coll *coll)
 {
     struct gf_direct_state *direct = gf_direct_of(coll);
@@ -108,7 +109,7 @@ static gf_status direct_start(struct gf_coll *coll)
 
 /* ---- one turn of each state ---- */
 
-/* What of this rank's data the others read before a round, or this rank takes over after it. */
+/* The part of this rank's data that the others read in a round, or that it copies out after it. */
 bool gf_direct_moves(const struct gf_coll *coll, uint32_t index, bool in)
 {
     switch (coll->plan.collective) {
@@ -143,8 +144,8 @@ static gf_status round_copy(struct gf_coll *coll, uint64_t round, bool in)
     return GF_OK;
 }
 
-/* Where a rank's copy of this rank's piece lies, `elems` into it; 0: it cannot be reached any
- * more. */
+/* Where a rank's copy of this rank's piece lies, `elems` into it; 0: it can no longer be
+ * reached. */
 static gf_mem piece_at(struct gf_coll *coll, uint32_t index, uint64_t round, uint64_t first,
                        uint64_t elems)
 {
@@ -172,8 +173,8 @@ static bool is_target(const struct gf_coll *coll, uint32_t index)
     return (coll->plan.collective == GF_COLL_ALLREDUCE) || !is_source(coll, index);
 }
 
-/* Of an allreduce every rank is source and target: all is reduced into this rank's piece, which
- * goes to the others. */
+/* In an allreduce every rank is a source and a target: all copies are reduced into this rank's
+ * piece, which is written to the others. */
 static gf_status reduce_in(struct gf_coll *coll, const gf_mem *at, uint64_t count)
 {
     gf_status status = GF_OK;
@@ -276,7 +277,7 @@ static gf_status rounds_progress(struct gf_coll *coll, uint64_t now_ns)
             coll->moved_ns = now_ns;
             direct->state = DIRECT_WAIT;
             /* A slice was worked on before this signal, but not before the first one; and nothing
-             * is left to do behind the last one. */
+             * is left to do after the last one. */
             if ((direct->steps > 1) && (direct->steps <= direct->rounds)) return GF_AGAIN;
             break;
         case DIRECT_WAIT:

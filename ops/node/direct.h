@@ -20,14 +20,14 @@
 
 enum direct_state { DIRECT_COPY_IN, DIRECT_SIGNAL, DIRECT_WAIT, DIRECT_COPY_OUT, DIRECT_WORK };
 
-/* What a rank owns in each region for an operation: two lines, which the region's rank only
- * reads. */
+/* What a rank owns in each region for an operation: two cache lines. The rank of the region only
+ * reads them. */
 struct gf_direct_slot {
     /* stored and loaded as one: gf_link_driver. All but the last is there before it */
     uint64_t flag;
-    uint64_t what; /* operation this is */
+    uint64_t what; /* which operation this is */
     union {
-        uint64_t where;                         /* this rank's data lies, */
+        uint64_t where;                         /* where this rank's data lies, */
         uint8_t beside[GF_DIRECT_BESIDE_BYTES]; /* or the data */
     };
     uint64_t beat; /* a sign of life, of no meaning to direct */
@@ -36,11 +36,11 @@ _Static_assert(sizeof(struct gf_direct_slot) == GF_DIRECT_SLOT_BYTES, "a slot is
 
 struct gf_direct_state {
     uint64_t state;
-    /* in each region: the slot of rank 0 in this operation; that of the next rank is behind it */
+    /* in each region: the slot of rank 0 in this operation; that of the next rank follows it */
     size_t slots_at;
     uint64_t what;    /* all ranks must say the same */
     uint64_t steps;   /* flags given so far */
-    uint64_t arrived; /* ranks below this have given theirs too */
+    uint64_t arrived; /* ranks below this one have given theirs, too */
     uint64_t rounds;
     uint64_t block_elems; /* of all blocks but the last */
     uint64_t piece_elems; /* of a block, a round */
@@ -49,7 +49,7 @@ struct gf_direct_state {
     bool any_staged;      /* some rank's: there are rounds */
     bool small;           /* one barrier: direct_small.c */
     bool beside;          /* its data goes with the flags */
-    /* of each rank that has come, as it was checked: what lies in a slot a peer can still change */
+    /* of each rank that has arrived, as it was checked: a peer can still change its slot */
     uint64_t where[GF_DIRECT_RANKS_MAX];
 };
 
@@ -66,13 +66,13 @@ struct gf_direct {
     /* data up to this size takes one barrier, the same on all ranks; at most
      * GF_DIRECT_SMALL_BYTES */
     uint32_t small_bytes;
-    /* Of gf_coll_direct_device: what sums and gathers are queued in; and from which size on a block
-     * of another rank comes by a copy engine. */
+    /* Of gf_coll_direct_device: the queue of sums and gathers; and from which size on another
+     * rank's block is copied by a copy engine. */
     struct gf_queue sums, gathers;
     uint64_t engine_bytes;
     /* of what is scattered or gathered; 0: as gf_coll_block() says. Ranks may be left without */
     uint64_t block_elems;
-    /* it ends behind the first barrier where nobody's data is staged: gf_direct_combine() */
+    /* it ends after the first barrier where no rank's data is staged: gf_direct_combine() */
     bool meets;
     struct gf_direct_state state; /* direct's own */
 };
@@ -82,8 +82,8 @@ static inline struct gf_direct_state *gf_direct_of(const struct gf_coll *coll)
     return &coll->own.direct->state;
 }
 
-/* Behind the lanes each rank has a line, in every region: the core that it runs on, and, in its own
- * region alone, whether it sleeps (gf_link_driver.flag_arm). */
+/* After the lanes each rank has a line in every region: the core that it runs on, and in its own
+ * region also whether it sleeps (gf_link_driver.flag_arm). */
 static inline size_t gf_direct_rank_at(const struct gf_direct *direct, uint32_t index)
 {
     return (size_t)2 * GF_DIRECT_LANES * direct->lane_ranks * GF_DIRECT_SLOT_BYTES +
@@ -110,20 +110,20 @@ static inline uint32_t gf_direct_rank(const struct gf_coll *coll, uint32_t index
 {
     return gf_rank_at(coll->ranks, index);
 }
-/* 0: it cannot be reached any more; lost() is the error for that. */
+/* 0: it can no longer be reached; lost() is the error for that. */
 static inline gf_mem gf_direct_region(const struct gf_coll *coll, uint32_t index)
 {
     return (gf_mem)(uintptr_t)coll->link->driver->map(coll->link, gf_direct_rank(coll, index));
 }
 gf_status gf_direct_lost(struct gf_coll *coll, uint32_t index);
-/* The rank `turn` places after this one; below size. */
+/* The rank that comes `turn` after this one; below size. */
 static inline uint32_t gf_direct_after(const struct gf_coll *coll, uint32_t turn)
 {
     uint32_t index = coll->index + turn;
     return (index < coll->size) ? index : index - coll->size;
 }
-/* What of block `index` of this rank's data the others read (in), or this rank takes over
- * afterwards. */
+/* The part of block `index` of this rank's data that the others read (in), or that this rank copies
+ * out afterwards. */
 bool gf_direct_moves(const struct gf_coll *coll, uint32_t index, bool in);
 
 /* Half of the staging: pieces of all ranks in one round. */
@@ -148,15 +148,15 @@ static inline gf_status gf_direct_sum(const struct gf_coll *coll, const gf_mem *
 /* Begins an operation: its slot, and state of which `small` is set. (memset() takes as long as a
  * line.) */
 void gf_direct_begin(struct gf_coll *coll);
-/* A barrier, in two halves: direct_flags.c. The first of an operation also tells and compares what
- * it is, and where data lies, in bytes from the exchange region or from exported memory, with
- * GF_DIRECT_STAGED in it where that is the staging. */
+/* A barrier, in two halves: direct_flags.c. The first barrier of an operation also compares what
+ * the operation is, and exchanges where data lies: in bytes from the exchange region or from
+ * exported memory, with GF_DIRECT_STAGED in it where that is the staging. */
 gf_status gf_direct_signal(struct gf_coll *coll);
-/* a turn of looking at flags; GF_OK: all have come */
+/* a turn of looking at flags; GF_OK: all ranks have arrived */
 gf_status gf_direct_flags_poll(struct gf_coll *coll, uint64_t now_ns);
 /* gf_direct_state.slots_at */
 size_t gf_direct_slots_at(const struct gf_direct *direct, uint64_t order);
-/* In each region: that of rank `writer`; and what this rank finds in its own. */
+/* The slot of rank `writer` in each region; and what this rank finds in its own region. */
 static inline size_t gf_direct_slot_at(const struct gf_coll *coll, uint32_t writer)
 {
     return coll->own.direct->state.slots_at + (size_t)writer * GF_DIRECT_SLOT_BYTES;
@@ -172,21 +172,21 @@ static inline uint64_t gf_direct_flag_value(const struct gf_coll *coll, uint64_t
     return ((coll->own.direct->order + 1) << GF_DIRECT_STEP_BITS) | step;
 }
 
-/* The sum of all ranks' data from element `first` on into this rank's, or with GF_COLL_ALLGATHER
- * this rank's into all others'; of its own block, once all have come. Where data is staged `round`
- * says where; else 0. */
+/* Adds all ranks' data from element `first` on into this rank's, or with GF_COLL_ALLGATHER copies
+ * this rank's to all others. For elements of this rank's own block, once all ranks have arrived.
+ * Where data is staged `round` says where; else it is 0. */
 gf_status gf_direct_combine(struct gf_coll *coll, uint64_t round, uint64_t first, uint64_t elems,
                             uint64_t count);
 
 gf_status gf_direct_small_start(struct gf_coll *coll); /* the start and the turn of small data */
 gf_status gf_direct_small_progress(struct gf_coll *coll, uint64_t now_ns);
 
-/* direct_flags.c. At the end of opening: one look at each page of each peer's region, some a call,
- * `pages` so far; GF_OK: at all. There is no other moment at which nobody waits. */
+/* direct_flags.c. At the end of opening: reads each page of each peer's region once, some pages a
+ * call, *pages so far; GF_OK: all of them. At every other moment some rank would wait for it. */
 gf_status gf_direct_touch(struct gf_link *link, uint32_t size, uint64_t *pages);
 /* Ends the sleep of all peers: there is news on the control channel. */
 void gf_direct_wake(struct gf_link *link, uint32_t size, uint32_t own, uint32_t lane_ranks);
-/* Not all share memory, and direct was asked for: why it cannot be, and with whom. */
+/* Direct was asked for, and not all ranks share memory: why not, and which rank does not. */
 void gf_direct_unshared(struct gf_link *link, uint32_t size, uint32_t own, uint32_t *peer_out,
                         char text_out[256]);
 

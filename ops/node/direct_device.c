@@ -8,17 +8,17 @@
  *
  * A rank writes to its own memory alone and reads the others': first all ranks' share of its block,
  * then the blocks that the others have summed. The bytes that cross are those of writing the sum to
- * all, but a rank that was left behind by a generation and goes on cannot write into memory that is
- * in use again, which no flag could keep it from: unlike an exchange region, device memory is not
- * mapped anew.
+ * all ranks. But a rank that an old generation left behind, and that still runs, cannot write into
+ * memory that is in use again. No flag could prevent that: unlike an exchange region, device memory
+ * is not mapped anew.
  *
- * A device works late: what it was given is behind an event, and a flag goes up only once the CPU
- * has seen that event. The CPU asks who is ready, its own device by the event and its peers by
- * flags, and only then queues the sum or the copy: no stream ever waits for another process, so
- * streams may share one of the device's work queues, launches may block, and another library's
- * waits may stand in the same queue. Why it is right: README.md. A reduce-scatter ends with the
- * second barrier, an allgather leaves out the sum and its barrier: the halves that hierarchy is
- * made of. What lies in data is done before start. */
+ * A device works late: an event follows what it was given, and the CPU sets a flag only once that
+ * event is complete. The CPU waits for its own device by the event and for its peers by flags, and
+ * only then queues the sum or the copy. No stream ever waits for another process. So streams may
+ * share one of the device's work queues, launches may block, and another library's waits may stand
+ * in the same queue. README.md says why this is right. A reduce-scatter ends with the second
+ * barrier, and an allgather leaves out the sum and its barrier: hierarchy is made of these halves.
+ * Data is complete before start. */
 #include "ops/node/direct.h"
 
 #include "ops/ops.h"
@@ -101,7 +101,7 @@ static bool has_ended(const struct gf_coll *coll)
     return coll->own.direct->state.steps == last;
 }
 
-/* What the flags of all ranks allow, and the event after it. */
+/* Queues what the flags of all ranks allow, and the event after it. */
 static gf_status work_queue(struct gf_coll *coll)
 {
     struct gf_direct *direct = coll->own.direct;

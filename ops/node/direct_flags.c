@@ -1,18 +1,21 @@
-/* How ranks of a direct operation tell each other that they have come: flags in each other's
- * exchange regions. A rank owns a slot of two lines in each peer's region for each operation that
- * can be under way (a lane), and the peer only reads it: [flag] [what operation this is] [where my
- * data is, or the data] .. [sign of life]. A flag holds the operation's number
- * and counts the barriers within; it only grows, so a lane needs no clearing between operations and
- * a flag of an earlier one is never taken for one of this. A lane has two slots, used by turns,
- * since a peer may still read the other words of one when this rank is done. A rank that differs in
- * operation, type or count is found by them and is the culprit. */
+/* The barriers of a direct operation: flags that ranks set in each other's exchange regions. For
+ * each operation that can be under way (a lane) a rank owns a slot of two cache lines in each
+ * peer's region, and the peer only reads it:
+ *
+ *     [flag] [what operation this is] [where my data is, or the data] .. [sign of life]
+ *
+ * A flag holds the operation's number and counts the barriers within. It only grows, so a lane
+ * needs no clearing between operations, and the flag of an earlier one is never taken for one of
+ * this. A lane has two slots, used in turn, because a peer may still read the other words of one
+ * when this rank is done. A rank whose operation, type or count differs is found by these words,
+ * and is the culprit. */
 #include "ops/node/direct.h"
 
 #include <sched.h>
 #include <stdio.h>
 
-/* Operations take the 2 L slots in the order of the triangular numbers, which come to each of them:
- * no two strides are alike, so a CPU does not read ahead what a peer is about to write. */
+/* Operations take the 2 L slots in the order of the triangular numbers, which reaches each of them.
+ * No two strides are alike, so a CPU does not prefetch what a peer is about to write. */
 _Static_assert((GF_DIRECT_LANES & (GF_DIRECT_LANES - 1)) == 0,
                "modulo a power of two they come to each slot");
 size_t gf_direct_slots_at(const struct gf_direct *direct, uint64_t order)
@@ -60,8 +63,8 @@ gf_status gf_direct_lost(struct gf_coll *coll, uint32_t index)
                         "the exchange region of rank %u can no longer be reached", coll->waits_for);
 }
 
-/* Told by one that waits, when it changes, which is seldom; what was told last stands in this
- * rank's own line. */
+/* A rank that waits writes the core that it runs on to its peers when that changes, which is
+ * seldom. What it wrote last is in its own line. */
 static void core_tell(struct gf_coll *coll, uint64_t core)
 {
     const struct gf_link_driver *driver = coll->link->driver;
@@ -72,7 +75,7 @@ static void core_tell(struct gf_coll *coll, uint64_t core)
             driver->flag_store(coll->link, gf_direct_rank(coll, index), at, core);
 }
 
-/* With the first flag: what this is, and where data lies, or the data. */
+/* Goes with the first flag: what the operation is, and where data lies, or the data. */
 static gf_status slot_fill(const struct gf_coll *coll, struct gf_direct_slot *slot)
 {
     const struct gf_direct_state *direct = &coll->own.direct->state;
@@ -100,10 +103,10 @@ static void prefetch_to_write(const char *line)
 #endif
 }
 
-/* Behind all flags: wakes the others that sleep. A small operation also asks for the slots that the
- * next one will store to, while nobody reads them yet: a store there need not wait for a line that
- * a peer still holds. Only a hint. Behind the fence of gf_flag_wake(): before it 8 bytes take
- * 0.50 us instead of 0.38 (results/peers.md). */
+/* After all flags: wakes the ranks that sleep. A small operation also prefetches the slots that the
+ * next one will store to, while no rank reads them yet: then a store there does not wait for a line
+ * that a peer still holds. This is only a hint. It comes after the fence of gf_flag_wake(): before
+ * the fence 8 bytes take 0.50 us instead of 0.38 (results/peers.md). */
 static inline void others_wake(struct gf_coll *coll)
 {
     const struct gf_direct *own = coll->own.direct;
@@ -141,7 +144,7 @@ gf_status gf_direct_signal(struct gf_coll *coll)
     return GF_OK;
 }
 
-/* "broadcast of 12 fp32 from rank 1". What a peer says may be anything. */
+/* "broadcast of 12 fp32 from rank 1". A peer's word may hold anything. */
 static void what_text(const struct gf_coll *coll, uint64_t what, char *text_out, size_t bytes)
 {
     static const char *const collectives[] = {[GF_COLL_ALLREDUCE] = "allreduce",
@@ -209,8 +212,8 @@ static inline gf_status slot_check(struct gf_coll *coll, uint32_t index)
     return same ? GF_OK : slot_look(coll, index);
 }
 
-/* Is some rank from `index` on awaited that shares this rank's core? It cannot come as long as this
- * one spins. */
+/* Does some rank from `index` on that is awaited share this rank's core? It cannot arrive while
+ * this one spins. */
 static bool any_shares_core(struct gf_coll *coll, uint32_t index, uint64_t wanted)
 {
     uint64_t core = (uint64_t)sched_getcpu() + 1;
@@ -224,7 +227,7 @@ static bool any_shares_core(struct gf_coll *coll, uint32_t index, uint64_t wante
     return false;
 }
 
-/* A flag that has not come: looks coll->spins times more. Has it? */
+/* Looks coll->spins times more for a flag that is not there. True: it is. */
 static bool flag_await(struct gf_coll *coll, uint32_t index, uint64_t wanted)
 {
     coll->waits_for = gf_direct_rank(coll, index);
@@ -241,8 +244,8 @@ static bool flag_await(struct gf_coll *coll, uint32_t index, uint64_t wanted)
     return false;
 }
 
-/* All ranks before `arrived` have come to this barrier: where a turn stops, the next one goes on.
- * The first flag of a rank brings its slot, which is looked at then. */
+/* All ranks before `arrived` have reached this barrier: the next turn continues where this one
+ * stops. With a rank's first flag the other words of its slot are there, and are checked. */
 gf_status gf_direct_flags_poll(struct gf_coll *coll, uint64_t now_ns)
 {
     struct gf_direct_state *direct = gf_direct_of(coll);

@@ -3,13 +3,13 @@
  * Each element is rounded as with blocks, so the bits are the same, and only its block's owner
  * looks whether it is finite.
  *
- * What fits goes into each peer's region beside the flag, and comes with it: one line that travels
- * instead of two. The rest lies once, in its owner's region.
+ * A copy that fits lies beside the flag in each peer's region, so that one cache line travels
+ * instead of two. A larger one lies once, in its owner's region.
  *
- * A rank that has all flags of an operation does not know whether its copy has been read. It knows
- * so of operation k once all flags of operation k + GF_DIRECT_LANES are there, as nobody takes that
- * slot before it is done with k. A lane therefore has two slots, used in turn, and a slot is
- * written anew only then. */
+ * A rank that has all flags of an operation does not know whether its copy has been read. For
+ * operation k it knows that once all flags of operation k + GF_DIRECT_LANES are there, because no
+ * rank takes that one before it is done with k. Therefore a lane has two slots, used in turn, and a
+ * slot is written again only then. */
 #include "ops/node/direct.h"
 
 /* Where a rank's copy lies in its region, if it is not beside the flags. */
@@ -74,7 +74,7 @@ static gf_status sum_all(const struct gf_coll *coll, const gf_mem *from)
     return sum_range(coll, from, first + count, coll->plan.elem_count, NULL, NULL);
 }
 
-/* The owner's reduction, which tells words by where they lie in the data. */
+/* The owner's reduction, which knows a word by its offset in the data. */
 static gf_status reduce_all(struct gf_coll *coll, const gf_mem *from)
 {
     gf_status status = coll->ops->copy(coll->queue, coll->plan.data, from[0], coll->bytes);
@@ -135,8 +135,8 @@ static void beside_fetch(const struct gf_coll *coll)
         __builtin_prefetch(slots + index * sizeof(struct gf_direct_slot) + GF_DIRECT_LINE_BYTES);
 }
 
-/* Flags are looked at in the next turn: whoever looks before the others have stored takes the line
- * from them, and it has to travel three times instead of once. */
+/* Flags are looked at in the next turn: a rank that looks before the others have stored takes the
+ * line from them, and the line travels three times instead of once. */
 gf_status gf_direct_small_progress(struct gf_coll *coll, uint64_t now_ns)
 {
     gf_status status;

@@ -13,7 +13,7 @@
  * data travels as it lies.
  *
  * Where ops are the host's and all data of the node lies in the exchange region, stages overlap.
- * SCATTER ends behind its first barrier. In BETWEEN an owner adds up its block a slice at a time,
+ * SCATTER ends after its first barrier. In BETWEEN an owner adds up its block a slice at a time,
  * in the order in which the ring sends it (gf_flow_there()), and writes each slice that the ring
  * has finished to the other ranks. GATHER is a barrier.
  *

@@ -5,10 +5,10 @@
 #include "ops/coll/flow.h"
 #include "ops/node/direct.h"
 
-/* What hierarchy needs beside the rest: who shares memory with whom. Ranks are world ranks; all
- * ranks of the group agree on which nodes there are, their order and the order of ranks in them.
- * Its operations take two numbers each in the order of direct: they may lie GF_DIRECT_LANES / 2
- * apart at most. */
+/* Which ranks share memory, as hierarchy needs it. Ranks are world ranks. All ranks of the group
+ * agree on the nodes, on their order and on the order of ranks in them. An operation of hierarchy
+ * takes two numbers in direct's order, so operations under way are at most GF_DIRECT_LANES / 2
+ * apart. */
 struct gf_coll_nodes {
     const uint32_t *local; /* [local_size] ranks of this rank's node, this one too */
     uint32_t local_size, local_index;
@@ -21,8 +21,8 @@ struct gf_coll_nodes {
     uint64_t halving_max_bytes;
 };
 
-/* Whose memory each rank reaches, as they tell each other before the first operation, and what
- * follows for this one. */
+/* Whose memory each rank reaches, as ranks exchange it before the first operation, and what follows
+ * for this rank. */
 #define GF_REACH_WORDS 4u
 struct gf_node_words {
     /* [world][GF_REACH_WORDS]: the lowest rank that it reaches, how many, a hash of which, one of
@@ -37,11 +37,11 @@ struct gf_nodes_meeting {
 };
 #define GF_NODES_AUTO 2u   /* auto takes hierarchy on so many nodes or more */
 #define GF_NODES_OWNERS 2u /* of at least so many ranks */
-/* nodes.c. What this rank says of itself. */
+/* nodes.c. Fills in the words of this rank. */
 void gf_nodes_meet(const struct gf_nodes_meeting *met);
-/* That is summed over all ranks: who makes up which node, and whether hierarchy serves them. Memory
- * that is not shared by whole nodes is an error where hierarchy was asked for by name, with peer
- * and error_out[256]. */
+/* From the words summed over all ranks: which ranks make up which node, and whether hierarchy is
+ * used. Where some rank does not share memory with its whole node, and hierarchy was asked for by
+ * name, that is an error, with peer and error_out[256]. */
 gf_status gf_nodes_form(const struct gf_nodes_meeting *met, bool by_name,
                         struct gf_coll_nodes *nodes_out, bool *used_out, uint32_t *peer_out,
                         char *error_out);
@@ -94,7 +94,7 @@ struct gf_hierarchy {
     struct gf_coll between; /* of BETWEEN */
     struct gf_flow flow;
     uint64_t block_elems; /* of all blocks but the last ones */
-    /* SCATTER has ended behind its first barrier: BETWEEN does what is left of it, and of GATHER */
+    /* SCATTER has ended after its first barrier: BETWEEN does the rest of it, and GATHER's work */
     bool overlaps;
     struct gf_hierarchy_at summed, gathered; /* there: of this rank's block */
     uint64_t cast_elems;                     /* of this rank's block, in NARROW and WIDEN */

@@ -1,5 +1,5 @@
-/* Which ranks share memory, for hierarchy (hierarchy.h). All ranks tell all others which ranks
- * they reach, so all compute the same nodes. A node is a set of ranks of which each reaches
+/* Which ranks share memory, for hierarchy (hierarchy.h). Each rank learns from all others which
+ * ranks they reach, so all compute the same nodes. A node is a set of ranks of which each reaches
  * exactly the others; its ranks have the same lowest rank. */
 #include <stdio.h>
 
@@ -82,9 +82,9 @@ static gf_status refuse(const struct gf_nodes_meeting *met, uint32_t rank, uint3
     return GF_ERR_CONFIG;
 }
 
-/* A rank whose node is not whole; GF_RANK_NONE: there is none. From what all ranks know, so that
- * all ranks see the same without another word: as many as share a lowest rank reach that many, each
- * the same ones. */
+/* A rank whose node is not whole; GF_RANK_NONE: there is none. All ranks compute the same from the
+ * same words, without another message: in a whole node each rank reaches as many ranks as share its
+ * lowest rank, and all reach the same ones. */
 static uint32_t odd_one(const struct gf_nodes_meeting *met)
 {
     for (uint32_t rank = 0; rank < met->world; rank++) {
