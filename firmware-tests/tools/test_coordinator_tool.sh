@@ -60,7 +60,8 @@ key="key_file = \"$scratch/key\";"
 begin
 refused a_port_that_is_taken 'another process of this user listens there' \
     "$coordinator" --listen "$at" --job 7 --world 2
-refused a_disk_that_is_full 'cannot write to stdout' sh -c '"$1" --status "$2" --job 7 >/dev/full' sh "$coordinator" "$at"
+refused a_disk_that_is_full 'cannot write to stdout' \
+    sh -c '"$1" --status "$2" --job 7 >/dev/full' sh "$coordinator" "$at"
 rank "rendezvous = { insecure = true; $hour };"
 check a_rank_that_is_insecure_alone names 'this process has rendezvous.insecure, and the coordinator has not'
 refused and_whoever_asks_so 'coordinator has none' "$coordinator" --status "$at" --job 7 --key-file "$scratch/key"
