@@ -5,15 +5,15 @@
 # one. Prints the tables of firmware-tests/results/plan.md. Exit code 1 if errors exceed 10 % in the
 # median or 20 % at worst, or a case failed. Each case is kept in $BUILD/bench-plan (or KEPT=FOLDER), so
 # that it goes on where it was stopped and can be run in pieces:
-# HOSTS="4 8" RATES="100 300 1000" CASES="nin googlenet" SAMPLES=3 (steps of a case, after WARMUP=5;
-# their median counts). With RANKS=2
+# HOSTS="4 8" RATES="100 300 1000" CASES="nin googlenet" SAMPLES=3 (steps of a case after five others;
+# their median counts; SAMPLES= SECONDS_EACH=1: for so long, after one). With RANKS=2
 # HOSTS=2 each host has so many ranks that share memory, and cases of their own.
 set -u
 export LC_ALL=C
 . firmware-tests/bench/bench_parts.sh
 . firmware-tests/support/net.sh
 net_begin bench-plan
-RANKS=${RANKS:-1} HOSTS=${HOSTS:-4 8} RATES=${RATES:-100 300 1000} SAMPLES=${SAMPLES:-3} WARMUP=${WARMUP:-5}
+RANKS=${RANKS:-1} HOSTS=${HOSTS:-4 8} RATES=${RATES:-100 300 1000} SAMPLES=${SAMPLES-3}
 kept=${KEPT:-$BUILD/bench-plan}
 net_burst=80k # what a link takes at once after a pause; half a megabyte would be a tenth of some exchanges
 nominal_ops=1e10
@@ -138,8 +138,8 @@ sparse = { enabled = $7; };"
     compute=$(counts_of_model "$model" |
         awk -v n="$((n * RANKS))" -v rate="$(net_payload "$rate")" -v wire="$4" -v share="$5" '{elems += $1}
             END {print int(share * 2 * (n - 1) / n * elems * (wire == "fp32" ? 4 : 2) / rate * 1e3)}')
-    real=$(perf_run 200 --config "$scratch/case.cfg" --model "$model" --compute-ms "$compute" -n "$SAMPLES" \
-        -w "$WARMUP" -c 0) || return 1
+    real=$(perf_run 200 --config "$scratch/case.cfg" --model "$model" --compute-ms "$compute" \
+        ${SECONDS_EACH:+--seconds "$SECONDS_EACH"} ${SAMPLES:+-n "$SAMPLES"} -c 0) || return 1
     [ "$compute" -gt 0 ] || compute=0.001
     # shellcheck disable=SC2086
     plan_run "$scratch/case.cfg" "$model" "$n" "$compute" $inputs || return 1

@@ -46,6 +46,7 @@ BENCHES = {
 MEMORY_SIZES = '8 64 512 4096 32768 262144 2097152 16777216'
 # Settings of the peers that were the fastest with large data.
 LARGE_PEERS = 'bound openmpi+heap openmpi-ring+heap openmpi-ucx+heap mpich gloo-ring'
+LARGE_PEERS_HOSTS = 'openmpi-ring openmpi-ucx gloo-chunked'
 HOSTS_SIZES = '8 512 4096 32768 262144 2097152 16777216'
 
 # Name: commands, the seconds that a full run takes on a quiet machine of 2 cores (what the
@@ -104,10 +105,16 @@ PARTS = {
     },
     'hosts-models': {
         'run': ['sh', f'{BENCH}/bench_net.sh'],
-        'seconds': 90,
+        'seconds': 75,
         'rounds': 1,
         'root': True,
-        'full': {'HOSTS': '4', 'PARTS': 'models', 'MODELS': 'resnet50', 'MODEL_ROUNDS': '1'},
+        'full': {
+            'HOSTS': '4',
+            'PARTS': 'models',
+            'MODELS': 'resnet50',
+            'MODEL_ROUNDS': '1',
+            'PEERS': LARGE_PEERS_HOSTS,
+        },
         'quick': {'MODELS': ''},
     },
     'devices': {
@@ -165,19 +172,25 @@ PARTS = {
     },
     'plan': {
         'run': ['sh', f'{BENCH}/bench_plan.sh'],
-        'seconds': 160,
+        'seconds': 180,
         'rounds': 3,
         'root': True,
-        'full': {'HOSTS': '4 8', 'RATES': '300 1000', 'SAMPLES': '3', 'WARMUP': '1'},
-        'quick': {'HOSTS': '4', 'CASES': 'nin googlenet', 'SAMPLES': '1', 'RATES': '300'},
+        'full': {'HOSTS': '4 8', 'RATES': '300 1000', 'SAMPLES': '', 'SECONDS_EACH': '1'},
+        'quick': {'HOSTS': '4', 'CASES': 'nin googlenet', 'SECONDS_EACH': '0.3', 'RATES': '300'},
     },
     'plan-nodes': {
         'run': ['sh', f'{BENCH}/bench_plan.sh'],
-        'seconds': 50,
+        'seconds': 60,
         'rounds': 3,
         'root': True,
-        'full': {'HOSTS': '2', 'RANKS': '2', 'RATES': '300 1000', 'SAMPLES': '3', 'WARMUP': '1'},
-        'quick': {'RATES': '1000', 'CASES': 'nin-auto', 'SAMPLES': '1'},
+        'full': {
+            'HOSTS': '2',
+            'RANKS': '2',
+            'RATES': '300 1000',
+            'SAMPLES': '',
+            'SECONDS_EACH': '1',
+        },
+        'quick': {'RATES': '1000', 'CASES': 'nin-auto', 'SECONDS_EACH': '0.3'},
     },
 }
 QUICK_LEFT_OUT = {'hosts-models', 'memory-models-4'}  # a step of them takes a second and more
@@ -369,15 +382,16 @@ def part_measure(name, quick, folder, commit):
         return None
     rows, out = f'{folder}/{name}.rows', f'{folder}/{name}.out'
     rounds = 1 if quick else int(os.environ.get('ROUNDS') or part['rounds'])
-    subprocess.run(['rm', '-rf', rows, f'{folder}/{name}.kept'], check=True)
+    pieces = f'{folder}/{name}.{commit}.kept'  # of a part that goes on by itself
+    subprocess.run(['rm', '-rf', rows, *([pieces] if quick else [])], check=True)
     env = {
         **os.environ,
         'BUILD': BUILD,
         'ROWS': os.path.abspath(rows),
         'ROUNDS': str(rounds),
         'MODEL_ROUNDS': '1',
-        'KEPT': f'{folder}/{name}.kept',
-        'LAB_FOLDER': f'{folder}/{name}.kept',
+        'KEPT': pieces,
+        'LAB_FOLDER': pieces,
         **part['full'],
         **(part['quick'] if quick else {}),
     }

@@ -41,7 +41,7 @@ def gnuplot(path, text):
     gnuplot_need()
     head = (
         'set terminal svg size 760,540 dynamic font "sans-serif,13" noenhanced\n'
-        'set key bmargin center horizontal maxrows 4\nset grid\n'
+        'set key bmargin center horizontal maxrows 5 samplen 2 font ",11"\nset rmargin 6\nset grid\n'
     )
     done = subprocess.run(
         ['gnuplot'], input=head + text, capture_output=True, text=True, check=False
@@ -92,7 +92,7 @@ def lines_chart(report, path, title, bench, where, fastest=True):
         path,
         (
             f'set title "{title}"\nset logscale x 2\nset logscale y\nset format y "%g"\n'
-            'set ylabel "us"\n'
+            'set ylabel "us"\nset offsets graph 0.03, graph 0.03, 0, 0\n'
             f'set xtics ({tics}) rotate by -40\n{"".join(blocks)}plot {", ".join(plots)}\n'
         ),
     )
@@ -171,7 +171,7 @@ def recovery_chart(report, path):
         path,
         (
             'set title "From kill -9 of a rank until the others train again: min, median, max"\n'
-            'set ylabel "s"\n'
+            'set ylabel "s"\nset key inside top left vertical\n'
             f'set xlabel "ranks"\nset xtics ({tics})\nset yrange [0:*]\nset offsets 1, 1, 0, 0\n'
             f'{"".join(blocks)}plot {", ".join(plots)}\n'
         ),

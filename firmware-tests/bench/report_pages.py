@@ -54,7 +54,7 @@ def about(report):
     return lines
 
 
-def readme_about(report):
+def commit(report):
     made = report.about
     return [f'Commit {made["commit"]}, {made["date"]}, {made["machine"]}; medians.']
 
@@ -231,8 +231,8 @@ def faults_of(report):
         default=0,
     )
     if part.get('of'):
-        return [f'`make fault-table` of commit {part["of"]}, up to {runs} runs of each fault.', '']
-    return [f'Commit {report.about["commit"]}, up to {runs} runs of each fault.', '']
+        return [f'`make fault-table` of commit {part["of"]}; runs of each fault: {runs}.', '']
+    return [f'Commit {report.about["commit"]}; runs of each fault: {runs}.', '']
 
 
 def faults(report):
@@ -312,9 +312,9 @@ def plan_table(report, nodes):
     if not errors:
         return ['Not measured.']
     places = list(dict.fromkeys(where for _, where in errors))
-    cases = list(dict.fromkeys(case for case, _ in errors))
+    cases = [case for case in PLAN_CASES if case in {case for case, _ in errors}]
     rows = [
-        [PLAN_CASES.get(case, case)]
+        [PLAN_CASES[case]]
         + [
             (
                 f'{number(errors[case, where][0])}, {errors[case, where][1]:+.1f} %'
@@ -441,7 +441,7 @@ HOSTS_2 = (
 )
 TABLES = {
     'about': about,
-    'readme-about': readme_about,
+    'commit': commit,
     'memory': memory,
     'hosts': hosts,
     'models': models,

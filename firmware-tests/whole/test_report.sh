@@ -44,7 +44,7 @@ if command -v gnuplot >/dev/null; then
         'Turns that failed and are in no median: slow (2 in bench_peers.sh).' \
         '| ranks | size | auto | yield | sleep | best fixed / auto |' \
         '| 2, a core each | 64 B | 2 us | 3 us | 9 us | 1.50 |' \
-        '`make fault-table` of commit 89abcdef, up to 3 runs of each fault.' \
+        '`make fault-table` of commit 89abcdef; runs of each fault: 3.' \
         '| a process is killed | 0.20 s, 0.30 s | all end; with `--elastic` the others continue |' \
         '| 4 KiB, 2 ranks of a node | 2 us | 5 us (fast) | 2.50 |'; do
         check "report_table: $line" grep -qxF "$line" "$scratch/made/tables.md"
