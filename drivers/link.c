@@ -204,6 +204,17 @@ static void front_drop(struct gf_link *link)
     gf_node_drop(front->node);
 }
 
+static void front_finish(struct gf_link *link)
+{
+    gf_node_finish(link->front->node);
+}
+
+/* A fabric's card writes where it was told to, and may keep what it had registered. */
+static bool may_keep(const struct gf_link *link)
+{
+    return link->network != GF_NETWORK_FABRIC;
+}
+
 /* The network lets go of the region before there is another one. */
 static gf_status front_reset(struct gf_link *link, uint32_t generation, uint32_t rank,
                              uint32_t world)
@@ -218,7 +229,7 @@ static gf_status front_reset(struct gf_link *link, uint32_t generation, uint32_t
     if (front->driver != NULL) front->driver->drop(link);
     link->fault = (struct gf_fault){.code = GF_OK};
     link->failed = GF_OK;
-    status = gf_node_reset(front->node, generation, rank, world);
+    status = gf_node_reset(front->node, generation, rank, world, may_keep(link));
     if ((status == GF_OK) && (front->driver != NULL))
         status = front->driver->reset(link, generation, rank, world);
     if (status == GF_OK) status = wakes_take(link);
@@ -231,12 +242,13 @@ static gf_status front_network(struct gf_link *link, gf_network which)
 {
     struct gf_front *front = link->front;
     gf_status status;
+    const bool keeps = may_keep(link);
     peers_forget(front);
     network_close(link);
     link->fault = (struct gf_fault){.code = GF_OK};
     link->failed = GF_OK;
-    status =
-        gf_node_reset(front->node, front->setup.generation, front->setup.rank, front->setup.world);
+    status = gf_node_reset(front->node, front->setup.generation, front->setup.rank,
+                           front->setup.world, keeps);
     if (status != GF_OK) return status;
     status = network_open(link, which);
     if (status == GF_OK)
@@ -463,6 +475,7 @@ const struct gf_link_driver gf_link_front = {
     .flag_store = front_flag_store,
     .flag_arm = gf_flag_arm,
     .flag_sleep = gf_flag_sleep,
+    .finish = front_finish,
     .reset = front_reset,
     .network = front_network,
     .drop = front_drop,

@@ -213,9 +213,13 @@ struct gf_link_driver {
      * May be NULL where there is none. */
     bool (*arm)(struct gf_link *link);
 
+    /* Nothing of this rank is under way, nor will be before reset(): from here on it writes nothing
+     * into the region of a peer, who may keep it. NULL: nobody would. */
+    void (*finish)(struct gf_link *link);
     /* The next generation, in which this is `rank` of `world`, at most ranks_max. All requests end
-     * (test() gives GF_ERR_ABORTED), peers are forgotten, another region is mapped, which is zero;
-     * endpoint() and connect() follow. What was sent and has not left is lost: nobody of the next
+     * (test() gives GF_ERR_ABORTED), peers are forgotten, and the region is zero: another one,
+     * unless nobody of the generation before can write there any more; endpoint() and connect()
+     * follow. What was sent and has not left is lost: nobody of the next
      * generation waits for it. May allocate, like open. */
     gf_status (*reset)(struct gf_link *link, uint32_t generation, uint32_t rank, uint32_t world);
     /* All requests end at once as with reset(), and peers are forgotten; the region stays as it is.

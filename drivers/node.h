@@ -2,14 +2,14 @@
  * no driver of its own; a network driver holds one, asks it first, and carries only what it does
  * not.
  *
- *     the region  a sealed memfd for each rank and generation. A peer asks for it over a unix
+ *     the region  a sealed memfd for each rank. A peer asks for it over a unix
  *                 socket without a name in a file system, maps it and closes the descriptor: no
  *                 file and no process id are left after kill -9
  *     messages    announced in the receiver's memory, read from the sender's; link.h's contract
  *     a node      one kernel, one network namespace, one user (of one user namespace)
  *
  * The exchange region comes first in that memory; what messages need follows it (gf_node_bytes()).
- * Faults, the region, its size and the node itself are told in the struct gf_link that the node was
+ * Faults, the region, its size and the node itself are in the struct gf_link that the node was
  * opened for, and its messages are counted there.
  * Nothing here blocks; only open, connect and reset map memory, and nothing allocates otherwise.
  * Ranks count as in link.h: those of the generation. */
@@ -18,7 +18,7 @@
 
 #include "drivers/link.h"
 
-/* What a rank tells the others in its endpoint address. */
+/* A rank's part for its node in its endpoint address. */
 #define GF_NODE_OFFER_BYTES 80u
 
 struct gf_node;
@@ -46,14 +46,18 @@ size_t gf_node_bytes(const struct gf_link_setup *setup);
  * and node of the link, which outlives the node. Where this host refuses sharing (no memfd, no
  * socket, no /proc) the region is memory of this process alone and `node` equals that of no other
  * rank; one log line says why. Likewise, and without one, where setup->private_memory says so.
- * GF_ERR_SYSTEM, told in link->fault: there is no room for the region. */
+ * GF_ERR_SYSTEM, with link->fault: there is no memory for the region. */
 gf_status gf_node_open(const struct gf_link_setup *setup, void *state, struct gf_link *link,
                        struct gf_node **node_out);
 void gf_node_close(struct gf_node *node); /* NULL is valid */
 /* As gf_link_driver.drop: all requests end, peers are unmapped, the region stays. */
 void gf_node_drop(struct gf_node *node);
-/* As gf_link_driver.reset: another region; offer_put() and connect() follow. */
-gf_status gf_node_reset(struct gf_node *node, uint32_t generation, uint32_t rank, uint32_t world);
+/* As gf_link_driver.finish. */
+void gf_node_finish(struct gf_node *node);
+/* As gf_link_driver.reset; offer_put() and connect() follow. may_keep: nobody else may write into
+ * the region than ranks of this node. */
+gf_status gf_node_reset(struct gf_node *node, uint32_t generation, uint32_t rank, uint32_t world,
+                        bool may_keep);
 
 /* This rank's part of its endpoint address. */
 void gf_node_offer_put(const struct gf_node *node, unsigned char offer_out[GF_NODE_OFFER_BYTES]);
@@ -61,11 +65,11 @@ void gf_node_offer_put(const struct gf_node *node, unsigned char offer_out[GF_NO
  * waits until the other has mapped it too. Both ends come to the same answer: GF_OK: map(peer) is
  * not NULL, and messages go through here; GF_AGAIN: under way; GF_ERR_PEER: the peer is of another
  * node, or one of the two refused (one log line): the network's; GF_ERR_DATA, GF_ERR_MISMATCH: the
- * offer is malformed or of another rank or generation; told in link->fault. */
+ * offer is malformed or of another rank or generation, as link->fault says. */
 gf_status gf_node_connect(struct gf_node *node, uint32_t peer, const unsigned char *offer,
                           size_t offer_bytes, uint64_t now_ns);
 
-/* A descriptor of device memory goes the same way as that of the region. From here on it is the
+/* A descriptor of device memory is passed as that of the region is. From here on it is the
  * node's, for any peer that asks; -1: none, and none is asked for any more. */
 void gf_node_device_offer(struct gf_node *node, int descriptor);
 /* That of a peer which is mapped, the caller's to close. GF_AGAIN: asked for, to be called again,
@@ -96,8 +100,8 @@ bool gf_node_arm(struct gf_node *node);
 
 /* "pages of 2048 KiB .." for the mapping at base, as the kernel gave them; returns text_out. */
 char *gf_node_pages_text(const void *base, char *text_out, size_t text_bytes);
-/* A host's limits, before memory is taken, shared (a file) or not: "" or what is in the way of so
- * many bytes; returns text_out. */
+/* The limit of this host that so many bytes would exceed, shared (a file) or not, or ""; for use
+ * before memory is taken. Returns text_out. */
 char *gf_node_limits_text(size_t bytes, bool shared, char *text_out, size_t text_bytes);
 
 #endif

@@ -561,8 +561,8 @@ gf_status gf_state_load(gf_context *gf, const void *data, uint64_t bytes);
  * On GF_OK of the wait, but for a rank that has left,
  *   - the context is ready, between steps; gf_rank() and gf_world() are new, in the order of what
  *     the ranks were at first (gf_first_rank()). Addresses (gf_gradient() .., gf_exchange_take())
- *     are to be asked again: the exchange region is another one, and zero. Requests that were
- *     posted are gone, the step that was under way is dropped on all;
+ *     are to be asked again: the exchange region is zero, and may be another one. Requests that
+ *     were posted are gone, the step that was under way is dropped on all;
  *   - weights, momentum, state_extra, selection, loss scale and gf_steps() are those of the lowest
  *     rank among the furthest. Histories are each rank's own, empty on those that came in. A step
  *     that nobody had updated is void.

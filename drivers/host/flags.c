@@ -14,9 +14,9 @@
 #endif
 #define PAGE_BYTES 4096u
 
-/* The announcement is a flag of which a futex is the lower half (the host is little-endian:
- * endpoint addresses see to that). Arming and waking each have a full fence between their store and
- * the look at what the other stores: one of them sees it. */
+/* A rank announces its sleep by a flag whose lower half is a futex (endpoint addresses check that
+ * the host is little-endian). Arming and waking each have a full fence between their own store and
+ * their read of the other's, so at least one of them sees the other's store. */
 static uint32_t *sleep_word(unsigned char *region, size_t offset_bytes)
 {
     return (uint32_t *)(void *)(region + offset_bytes);

@@ -9,8 +9,7 @@
 
 #include "drivers/fnv.h"
 
-/* Regions of a power of two would put the same block of all ranks at the same place in every
- * cache. */
+/* Regions of a power of two would map the same block of all ranks to the same cache sets. */
 #define PAD_PAGES 3u
 #define HUGE_PAGE_BYTES ((size_t)2 << 20) /* x86-64 has these, 64-bit ARM with pages of 4 KiB too */
 
@@ -142,8 +141,22 @@ struct node_pair *gf_node_pair_take(struct gf_node *node, uint32_t peer)
     return pair;
 }
 
+/* With release order: what was written before is there. */
+void gf_node_finish(struct gf_node *node)
+{
+    if (node->finished) return;
+    node->finished = true;
+    for (uint32_t slot = 0; slot < node->pair_count; slot++) {
+        const struct node_pair *pair = &node->pairs[slot];
+        if (pair->memory != NULL)
+            __atomic_store_n(&node_meet_of(pair->memory, &pair->plan, pair->slot)->mapped,
+                             NODE_MAPPED_DONE, __ATOMIC_RELEASE);
+    }
+}
+
 static void peers_forget(struct gf_node *node)
 {
+    gf_node_finish(node);
     gf_node_room_give(node);
     for (uint32_t slot = 0; slot < node->pair_count; slot++) {
         struct node_pair *pair = &node->pairs[slot];
@@ -162,22 +175,24 @@ static void peers_forget(struct gf_node *node)
 
 /* ---- open, close, reset ---- */
 
-/* Where all ranks tell the same, no network is opened. So who may not map some of them, or has a
- * region of another size, tells something else; with whom it shares is seen when peers are
- * connected. The room is kept: what is lowered meanwhile refuses nothing. */
+/* Where all ranks announce the same node, no network is opened. So a rank that may not map some of
+ * them, or has a region of another size, announces another node; which peers it shares memory with
+ * is decided when they connect. The address space stays reserved, so that a limit which is lowered
+ * later refuses no mapping. */
 static uint64_t node_identity(struct gf_node *node)
 {
     if (!node->shared || !gf_node_room_take(node)) return node->alone;
     return gf_fnv_u64(node->host, node->region_bytes);
 }
 
-/* Memory, what is told of it, and the socket by which peers get it. */
+/* Takes the memory, and opens the socket by which peers get it. */
 static gf_status take(struct gf_node *node)
 {
     struct node_peer *own = &node->peers[node->rank];
     const char *why = NULL;
     gf_status status;
     node->undecided = node->world - 1;
+    node->finished = false;
     gf_node_host_look(node);
     node->shared = node->shares && (node->host != 0);
     if (node->shares && !node->shared)
@@ -258,12 +273,15 @@ void gf_node_drop(struct gf_node *node)
     peers_forget(node);
 }
 
-/* Another region each time: a rank that was left behind and runs on writes into the one before. */
-gf_status gf_node_reset(struct gf_node *node, uint32_t generation, uint32_t rank, uint32_t world)
+/* Another region unless all who had it have ended, or said that they are done with it: a rank that
+ * was left behind and runs on writes into the one before. */
+gf_status gf_node_reset(struct gf_node *node, uint32_t generation, uint32_t rank, uint32_t world,
+                        bool may_keep)
 {
     GF_ASSERT((world <= node->ranks_max) && (rank < world));
+    const bool keeps = may_keep && gf_node_memory_is_free(node);
     give_back(node);
-    gf_node_memory_give(node);
+    if (!keeps) gf_node_memory_give(node);
     node->peers[node->rank] = (struct node_peer){.region = NULL};
     node->generation = generation;
     node->rank = rank;
@@ -280,7 +298,8 @@ bool gf_node_has(const struct gf_node *node, uint32_t peer)
 
 void *gf_node_map(const struct gf_node *node, uint32_t peer)
 {
-    return (peer < node->world) ? node->peers[peer].region : NULL;
+    if ((peer >= node->world) || (node->finished && (peer != node->rank))) return NULL;
+    return node->peers[peer].region;
 }
 
 void gf_node_flag_store(struct gf_node *node, uint32_t peer, size_t offset_bytes, uint64_t value)

@@ -20,7 +20,7 @@
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #endif
 
-/* Nobody may take bytes away that somebody has mapped, nor add any, nor change the seals. */
+/* No process may shrink or grow a memfd that others have mapped, nor change its seals. */
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 /* ---- limits of this host ---- */
@@ -168,10 +168,10 @@ static gf_status no_room(struct gf_node *node, size_t bytes, const char *call, i
 #define RESERVE_BYTES ((size_t)1 << 20)
 #define RESERVE_TRIES 1000u
 
-/* Linux 6.1 ends fallocate() with EINTR for any signal that is pending, and gives back what this
- * call had taken: under a timer of 10 ms no call for more than some ten MiB would ever end. So it
- * is asked for in pieces, smaller ones after each signal; a signal that comes faster than one page
- * can be taken is an error. */
+/* Linux 6.1 ends fallocate() with EINTR for any pending signal, and gives back what the call had
+ * taken: under a timer of 10 ms no call for more than about ten MiB would ever succeed. So pages
+ * are taken in pieces, which become smaller after each signal. Signals that arrive faster than one
+ * page can be taken are an error. */
 static bool reserve(int fd, size_t bytes, size_t page_bytes)
 {
     const size_t piece_most = node_round_up(RESERVE_BYTES, page_bytes);
@@ -191,9 +191,9 @@ static bool reserve(int fd, size_t bytes, size_t page_bytes)
     return true;
 }
 
-/* A memfd of at least so many bytes that all are there: -1 where there is none. Pages are taken by
- * their owner, which is on the right NUMA node, and by fallocate(), which says that they are
- * lacking: the first store would end the process. */
+/* A memfd of at least so many bytes, all of whose pages are taken; -1: there is none. The owner
+ * takes them, so that they lie on its NUMA node, and by fallocate(), which fails if they are
+ * lacking: a first store to a lacking page would kill the process. */
 static int memfd_take(size_t *bytes, unsigned flags, bool reserves)
 {
     struct stat at;
@@ -222,8 +222,8 @@ unsigned char *gf_node_fd_map(int fd, size_t bytes)
     return (memory == MAP_FAILED) ? NULL : memory;
 }
 
-/* Transparent huge pages come with the first touch of advised memory, so there fallocate() would
- * take small ones. */
+/* Advised memory gets transparent huge pages at its first touch; fallocate() would take small
+ * ones. */
 static bool populate(unsigned char *memory, size_t bytes)
 {
     for (uint32_t tries = 0; tries < RESERVE_TRIES; tries++) {
@@ -294,6 +294,11 @@ gf_status gf_node_memory_take(struct gf_node *node, const char **why_out)
     gf_status status = GF_AGAIN;
     if (node->region_bytes > SIZE_MAX / 4) return no_room(node, SIZE_MAX / 4, "mmap", ENOMEM);
     if (node->plan.bytes == 0) return GF_OK;
+    if ((node->memory != NULL) && (node->shared == (node->memory_fd >= 0))) {
+        memset(node->memory, 0, node->memory_bytes);
+        return GF_OK;
+    }
+    gf_node_memory_give(node);
     bytes = node->plan.bytes;
     if (gf_node_limits_text(bytes, node->shared, text, sizeof text)[0] != '\0')
         return no_room(node, bytes, "getrlimit", ENOMEM);
@@ -397,8 +402,8 @@ void gf_node_room_give(struct gf_node *node)
     node->room_bytes = 0;
 }
 
-/* At the place of its slot, which is no more than the kernel has given already; where its pages are
- * others, anywhere. */
+/* Maps it at the address of its slot in the reserved space, or anywhere if its pages are of another
+ * size. */
 static unsigned char *range_map(const struct gf_node *node, uint32_t slot, int fd, size_t bytes)
 {
     unsigned char *range = (bytes == node->memory_bytes) ? range_of(node, slot) : NULL;

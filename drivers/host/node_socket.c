@@ -1,13 +1,13 @@
-/* Who is of this node, and how a rank gets a peer's memory. Each rank has one datagram socket with
- * an abstract name that the kernel makes up; it has no place in any file system, and ends with its
- * process. A rank asks the socket that a peer's offer names (PULL); the peer answers with the
- * descriptor of its memory (GIVE), or refuses (REFUSE). Memory of its device is asked for likewise,
- * once the two have mapped each other.
+/* Which ranks are of this node, and how a rank gets a peer's memory. Each rank has one datagram
+ * socket with an abstract name that the kernel chooses; the name is in no file system, and ends
+ * with its process. A rank asks the socket that a peer's offer names (PULL); the peer answers with
+ * the descriptor of its memory (GIVE), or refuses (REFUSE). Memory of its device is asked for
+ * likewise, once the two have mapped each other.
  *
- * The kernel says with each message which user it is from. Anybody on this host may write into the
- * socket; only who has the nonce of the offer, which went over the control channel, and is of this
- * user, is answered. What an answer brings counts only if it has the nonce of who asked, and the
- * memory has the canary of the offer.
+ * The kernel passes the sender's user with each message. Any process of this host may write into
+ * the socket. A question is answered only if its sender is of this user and has the nonce of the
+ * offer, which was sent over the control channel. An answer is used only if it has the nonce of the
+ * rank that asked, and if its memory holds the canary of the offer.
  *
  * A pair is decided alike at both ends. Whoever has mapped the other says so in its memory
  * (node_meet.mapped), and is content once the other has done the same. Whoever refuses says so in
@@ -25,6 +25,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -39,6 +40,7 @@
 #define ASK_NS UINT64_C(10000000)
 #define WORDS_A_TURN 16u
 #define SLEEPS_A_LOOK 16u
+#define FREE_LOOKS 5u /* a millisecond apart: less than other memory takes */
 #define NAME_AT offsetof(struct sockaddr_un, sun_path)
 
 /* ---- this host ---- */
@@ -180,7 +182,7 @@ bool gf_node_passes_memory(const struct gf_node *node, const char **why_out)
     return passes;
 }
 
-/* One byte, of nobody in particular: it is no word. */
+/* One byte wakes a rank; it is no message, and its sender does not matter. */
 void gf_node_wake(struct gf_node *node, const struct node_pair *pair)
 {
     uint32_t *sleeps = &node_head_of(pair->memory, &pair->plan)->sleeps;
@@ -191,6 +193,43 @@ void gf_node_wake(struct gf_node *node, const struct node_pair *pair)
     to_bytes = gf_carried_address(pair->name, &to);
     (void)sendto(node->socket_fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&to,
                  to_bytes); /* full: then it is awake */
+}
+
+/* A kernel closes the socket of a process, killed or not, after it has taken its memory. The name
+ * may be another's by now, which then counts as alive. Nothing comes from others to this socket any
+ * more. */
+static bool has_ended(const struct gf_node *node, const struct node_pair *pair)
+{
+    struct sockaddr_un to;
+    unsigned to_bytes;
+    if (pair->name[1] == '\0') return false; /* not known */
+    to_bytes = gf_carried_address(pair->name, &to);
+    return (connect(node->socket_fd, (struct sockaddr *)&to, to_bytes) != 0) &&
+           (errno == ECONNREFUSED);
+}
+
+/* Whoever was given it has a pair. What a peer says it says with its last store. */
+static bool all_done(const struct gf_node *node)
+{
+    for (uint32_t slot = 0; slot < node->pair_count; slot++) {
+        const struct node_meet *meet = node_meet_of(node->memory, &node->plan, slot);
+        if ((__atomic_load_n(&meet->mapped, __ATOMIC_ACQUIRE) != NODE_MAPPED_DONE) &&
+            !has_ended(node, &node->pairs[slot]))
+            return false;
+    }
+    return true;
+}
+
+/* Other connections of a process that ends may close some time before this one, where cores are
+ * scarce. */
+bool gf_node_memory_is_free(const struct gf_node *node)
+{
+    uint32_t looks = FREE_LOOKS;
+    while (!all_done(node)) {
+        if (--looks == 0) return false;
+        (void)poll(NULL, 0, 1);
+    }
+    return true;
 }
 
 /* ---- how a pair is decided ---- */
@@ -278,7 +317,8 @@ static void answered(struct gf_node *node, const struct node_word *word, int fd)
     memcpy(pair->name, offer->name, sizeof pair->name);
     memcpy(pair->nonce, offer->nonce, sizeof pair->nonce);
     node->peers[peer].state = NODE_PEER_MAPPED;
-    __atomic_store_n(&node_meet_of(memory, &pair->plan, pair->slot)->mapped, 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&node_meet_of(memory, &pair->plan, pair->slot)->mapped, NODE_MAPPED,
+                     __ATOMIC_RELEASE);
     gf_full_fence();
     gf_node_wake(node, pair);
 }
@@ -367,7 +407,7 @@ static void word_take(struct gf_node *node, const struct node_word *word, const 
     }
     if (asks)
         asked(node, word, name);
-    else if (answers && (word->from == node->pulls))
+    else if (answers && !node->finished && (word->from == node->pulls))
         answered(node, word, *fd);
 }
 
@@ -384,8 +424,8 @@ static gf_status word_next(struct gf_node *node)
     return GF_OK;
 }
 
-/* One wakes a rank, who takes its announcement back, so there is one byte to be read; if it is not
- * here yet, or is a stranger's, it is read some sleeps later. */
+/* A rank that was woken withdraws its announcement, so there is one byte to read. If it has not
+ * arrived yet, or is from a stranger, it is read some sleeps later. */
 void gf_node_woken(struct gf_node *node)
 {
     uint32_t *sleeps = &node_head_of(node->memory, &node->plan)->sleeps;
@@ -490,7 +530,7 @@ static gf_status peer_meet(struct gf_node *node, uint32_t peer)
     struct node_pair *pair = node_pair_of(node, peer);
     uint32_t slot = (uint32_t)(pair - node->pairs);
     if (__atomic_load_n(&node_meet_of(node->memory, &node->plan, slot)->mapped, __ATOMIC_ACQUIRE) !=
-        0) {
+        NODE_MAPPED_NOT) {
         node->peers[peer].state = NODE_PEER_UP;
         if (node->peers[peer].region_bytes > 0) node->peers[peer].region = pair->memory;
         node->up_count++;

@@ -1,7 +1,7 @@
 /* What the files of the node share; tests of it include this too.
  *     node.c          open, close, reset, drop; forked children
  *     node_memory.c   the region: limits of this host, memfd, pages; mapping a peer's
- *     node_socket.c   who is of this node: offers, asking for a region, waking
+ *     node_socket.c   which ranks are of this node: offers, asking for a region, waking
  *     node_message.c  messages
  *
  * Memory of a rank, mapped by its peers; all numbers but the region's size follow from ranks_max
@@ -10,14 +10,14 @@
  *     exchange region | page | head | a pair: meet, bell | a pair: ring | entries | pieces
  *
  * A peer has a *slot* in this rank's memory, which this rank gives it when it asks for the region.
- * There the peer announces its messages: a word in its ring says which entry of *its own* table has
- * come, its bell says that the ring has something. The entry has tag, size and where the bytes lie
- * in the sender's memory. So the ring never is full: it has as many words as a sender has entries,
- * and an entry is announced once until it is free again.
+ * There the peer announces its messages: a word in the ring names an entry of *its own* table, and
+ * the bell is set when the ring has a new word. The entry has the tag, the size, and the offset of
+ * the bytes in the sender's memory. The ring is never full: it has as many words as a sender has
+ * entries, and an entry is announced once until it is free again.
  *
- * Everything in a peer's memory may be damaged, or may change between two looks: it is read once,
- * checked, and then used. A peer that has ended leaves what it had announced: its memory stays
- * mapped. */
+ * Everything in a peer's memory may be damaged, or may change between two reads: it is read once,
+ * checked, and then used. What a peer has announced before it ends can still be received, because
+ * its memory stays mapped. */
 #ifndef GF_NODE_STATE_H
 #define GF_NODE_STATE_H
 
@@ -30,12 +30,12 @@
 #define NODE_NONCE_BYTES 16u
 #define NODE_NAME_BYTES GF_CARRIED_NAME_BYTES /* of a socket */
 
-/* Sends that have ended for their caller while the receiver has not taken them: their bytes lie in
- * the entry or in a piece. Beyond these a send ends when it was taken, however small it is; so
- * those that nobody takes hold up no other. */
+/* So many sends may have ended for their caller before the receiver takes them: their bytes lie in
+ * the entry or in a piece. Further sends end when they are taken, however small they are, so that
+ * messages without a receive delay no others. */
 #define NODE_DETACHED_MAX 64u
 #define NODE_INLINE_BYTES 32u
-/* Off a power of two, so that pieces do not share a place in caches. */
+/* Not a power of two, so that pieces do not share cache sets. */
 #define NODE_PIECE_BYTES ((size_t)8192 + 64)
 #define NODE_PIECES 64u
 #define NODE_STREAM_PIECES 4u /* a message that leaves in pieces has so many at once, at most */
@@ -57,7 +57,7 @@ struct node_entry {
     uint64_t size_bytes;
     uint64_t where;   /* from the begin of the sender's memory, or NODE_WHERE_PIECES */
     uint32_t revoked; /* the sender has given it up: what was read of it means nothing */
-    uint32_t awaited; /* its end is awaited by the sender, who may sleep */
+    uint32_t awaited; /* the sender waits for its end, and may sleep */
     union {
         unsigned char bytes[NODE_INLINE_BYTES];
         struct {
@@ -76,13 +76,20 @@ _Static_assert(sizeof(struct node_entry) == 2 * NODE_LINE_BYTES, "two lines");
 struct node_head {
     uint64_t canary; /* only the offer has it, too */
     unsigned char rest[NODE_LINE_BYTES - 8];
-    uint32_t sleeps; /* whoever stores something for this rank and finds 1 wakes it */
+    uint32_t sleeps; /* 1: a peer that stores something for this rank wakes it */
     unsigned char last[NODE_LINE_BYTES - 4];
 };
 
-/* Of a slot. Each word is written by one side, and once a generation. */
+/* What a peer says of this memory. */
+enum node_mapped {
+    NODE_MAPPED_NOT = 0,
+    NODE_MAPPED,     /* it may write here */
+    NODE_MAPPED_DONE /* .. and does so no more in this generation */
+};
+
+/* Of a slot. Each word is written by one side. */
 struct node_meet {
-    uint32_t mapped;  /* by the peer: it has mapped this memory */
+    uint32_t mapped;  /* by the peer: enum node_mapped */
     uint32_t refused; /* by the owner: it will not have this peer */
 };
 
@@ -108,7 +115,7 @@ struct node_word {
     uint32_t of;
     uint32_t from;
     uint32_t generation;
-    uint32_t slot; /* GIVE: what the peer has in the memory that comes along */
+    uint32_t slot; /* GIVE: the peer's slot in the memory that is passed along */
     unsigned char nonce[NODE_NONCE_BYTES];  /* of whom it is for */
     unsigned char answer[NODE_NONCE_BYTES]; /* PULL: of whom it is from */
 };
@@ -142,7 +149,7 @@ struct node_peer {
     size_t region_bytes;
     uint8_t state;
     bool answered; /* it has been given our memory, or a refusal */
-    bool decided;  /* connect() has come to an answer */
+    bool decided;  /* connect() has answered */
     uint16_t pair; /* + 1; 0: none */
 };
 
@@ -162,9 +169,9 @@ struct node_pair {
     uint32_t popped;       /* .. and taken from the one here */
     char name[NODE_NAME_BYTES];
     unsigned char nonce[NODE_NONCE_BYTES];
-    struct node_list posted; /* receives that nothing has come for */
-    uint16_t *next; /* [entries] of messages that nobody has asked for: a list, by entry + 1 .. */
-    uint16_t first; /* 0: there is none */
+    struct node_list posted; /* receives without a message */
+    uint16_t *next;          /* [entries] of messages without a receive: a list, by entry + 1 .. */
+    uint16_t first;          /* 0: there is none */
     uint16_t last;
 };
 #define NODE_NEXT_END UINT16_MAX /* .. of which the last has this; 0: it is not in the list */
@@ -187,10 +194,11 @@ struct gf_node {
     uint32_t requests_max;
     size_t region_bytes;
     bool huge_pages;
-    bool shares;       /* it is to, and there may be somebody to share with */
+    bool shares;       /* it is to, and there may be ranks to share with */
     bool shared;       /* the memory of now is */
     bool alone_logged; /* why it is not, once */
     bool armed;
+    bool finished; /* nothing more is written into memory of peers */
 
     int memory_fd;         /* of the memfd, for peers that come; -1 */
     int socket_fd;         /* -1 */
@@ -198,13 +206,13 @@ struct gf_node {
     size_t memory_bytes;
     unsigned char *room; /* for the memory of peers; NULL: none */
     size_t room_bytes;
-    unsigned char *room_first; /* the place of slot 0; the others follow, memory_bytes each */
+    unsigned char *room_first; /* of slot 0; the others follow, memory_bytes each */
     struct node_plan plan;
     uint64_t canary;
     uint64_t host;  /* a hash of kernel, namespaces and user; 0: not known */
     uint64_t alone; /* .. and what no other rank has */
     uint32_t overflow_user;
-    uint32_t slept; /* sleeps that nobody has ended */
+    uint32_t slept; /* sleeps that no peer has ended */
     char name[NODE_NAME_BYTES];
     unsigned char nonce[NODE_NONCE_BYTES];
 
@@ -292,21 +300,21 @@ __attribute__((format(printf, 5, 6))) gf_status gf_node_fault(struct gf_node *no
 /* A pair for a peer that has none; NULL: there are too many. */
 struct node_pair *gf_node_pair_take(struct gf_node *node, uint32_t peer);
 
-/* node_memory.c. Takes memory, which is zero: node->shared, or of this process alone, where
- * *why_out has the reason if sharing was tried. */
+/* node_memory.c. Takes memory, or what is there still, which is zero then: node->shared, or of this
+ * process alone, where *why_out has the reason if sharing was tried. */
 gf_status gf_node_memory_take(struct gf_node *node, const char **why_out);
 void gf_node_memory_give(struct gf_node *node);
-/* NULL is valid. A place in the room stays taken. */
+/* NULL is valid. Its address in the room stays reserved. */
 void gf_node_memory_unmap(const struct gf_node *node, unsigned char *memory, size_t bytes);
 unsigned char *gf_node_fd_map(int fd, size_t bytes); /* NULL: errno has why */
-/* Room in this process for the memory of as many peers as may be here: a place for each slot, so
+/* Address space for the memory of as many peers as may be on this node, reserved for each slot, so
  * that no limit can refuse it later. False: there is none. trim: no more than so many slots need
  * one. */
 bool gf_node_room_take(struct gf_node *node);
 void gf_node_room_trim(struct gf_node *node, uint32_t slots);
 void gf_node_room_give(struct gf_node *node); /* with all that is mapped there */
-/* Maps the memory of the peer with this slot, which came as fd, which the caller closes. NULL:
- * *why_out has the reason. */
+/* Maps the memory of the peer with this slot. The caller closes fd. NULL: *why_out has the
+ * reason. */
 unsigned char *gf_node_memory_map(const struct gf_node *node, uint32_t slot,
                                   const struct node_offer *offer, int fd, const char **why_out);
 
@@ -317,8 +325,11 @@ void gf_node_host_look(struct gf_node *node);
 bool gf_node_passes_memory(const struct gf_node *node, const char **why_out);
 bool gf_node_socket_open(struct gf_node *node, const char **why_out);
 void gf_node_socket_close(struct gf_node *node);
+/* Does nobody write into this rank's memory any more, whatever comes? Waits a few milliseconds for
+ * who is just ending; the socket is of no use then but to be closed. */
+bool gf_node_memory_is_free(const struct gf_node *node);
 void gf_node_device_forget(struct gf_node *node);
-void gf_node_serve(struct gf_node *node); /* some of what has come */
+void gf_node_serve(struct gf_node *node); /* some of the messages that have arrived */
 void gf_node_wake(struct gf_node *node, const struct node_pair *pair);
 void gf_node_woken(struct gf_node *node);
 

@@ -17,11 +17,11 @@ typedef enum gf_sim_fault_kind {
     /* the posting rank is dead from here on: its posts and polls give GF_ERR_ABORTED, its control
      * connection ends after detect_ns, its messages under way are lost */
     GF_SIM_FAULT_KILL,
-    /* the posting rank no longer runs for delay_ns: gf_sim_runs() says false, nothing ends */
+    /* the posting rank does not run for delay_ns: gf_sim_runs() is false, nothing ends */
     GF_SIM_FAULT_STOP
 } gf_sim_fault_kind;
 
-/* The fault meets the at-th post (send or receive, from 1, counted over `rank` or over all with
+/* The fault affects the at-th post (send or receive, from 1, counted over `rank` or over all with
  * GF_RANK_NONE). */
 struct gf_sim_fault {
     gf_sim_fault_kind kind;
@@ -35,7 +35,7 @@ struct gf_sim_setup {
     /* ranks of a node see each other's region through map(); 0 or 1: none do */
     uint32_t ranks_per_node;
     uint32_t node_ranks[8]; /* set: how many ranks each node has, in order of ranks, instead */
-    /* two ranks each that do not see each other's; the same twice: nobody */
+    /* pairs of ranks that do not see each other's region; a rank twice: none */
     uint32_t blind[2][2];
     uint64_t seed;
     uint64_t latency_ns; /* a message's time beside its bytes */
@@ -83,20 +83,21 @@ const struct gf_drivers *gf_sim_drivers(struct gf_sim *sim, uint32_t rank);
 uint32_t gf_sim_coordinator(const struct gf_sim *sim);
 
 uint64_t gf_sim_now_ns(const struct gf_sim *sim);
-/* Virtual time goes to the next event (an arrival, an end of a stop, a due wake-up) and makes it
- * happen. False: there is none, nothing will ever happen by itself; then gf_sim_wake_at() or
- * gf_sim_advance_to() is the only way on. */
+/* Advances virtual time to the next event (an arrival, an end of a stop, a due wake-up), which
+ * happens. False: there is none, and nothing will ever happen by itself; only gf_sim_wake_at() or
+ * gf_sim_advance_to() continues the run. */
 bool gf_sim_advance(struct gf_sim *sim);
 void gf_sim_advance_to(struct gf_sim *sim, uint64_t now_ns);
-/* rank wants to run at this time (a compute delay, a deadline). */
+/* Wakes the rank at this time (the end of a computation, a deadline). */
 void gf_sim_wake_at(struct gf_sim *sim, uint32_t rank, uint64_t at_ns);
-/* The rank for which something happened first since it was last told here, and which runs: only
- * such contexts need a poll. GF_RANK_NONE: no more. At first all are woken. */
+/* The next running rank for which something has happened since it was last returned, the longest
+ * waiting first: only such contexts need a poll. GF_RANK_NONE: there is none. At first all are
+ * woken. */
 uint32_t gf_sim_woken_next(struct gf_sim *sim);
 bool gf_sim_runs(const struct gf_sim *sim, uint32_t rank); /* neither dead nor stopped */
 bool gf_sim_is_dead(const struct gf_sim *sim, uint32_t rank);
-/* The rank's thread works for so long from now on, or from the end of the work before: what it
- * sends until then leaves no earlier than that, and it is not woken before. */
+/* The rank's thread works for so long, from now or from the end of the work before. What it sends
+ * leaves no earlier than that end, and it is not woken before. */
 void gf_sim_work(struct gf_sim *sim, uint32_t rank, uint64_t work_ns);
 /* when that ends; now, where it does not work */
 uint64_t gf_sim_free_ns(const struct gf_sim *sim, uint32_t rank);
@@ -108,17 +109,17 @@ void gf_sim_kill(struct gf_sim *sim, uint32_t rank);
 void gf_sim_stop(struct gf_sim *sim, uint32_t rank, bool stopped);
 /* messages are held, not lost */
 void gf_sim_partition(struct gf_sim *sim, uint32_t a, uint32_t b, bool cut);
-/* Both kernels give up the control connection now, and lose what it holds: cut off or not. Where a
- * cut lasts, each does so by itself after the channel's keepalive. */
+/* Both kernels give up the control connection now and lose what it holds, whether or not it is cut.
+ * Where a cut lasts, each does so by itself after the channel's keepalive. */
 void gf_sim_give_up(struct gf_sim *sim, uint32_t a, uint32_t b);
 /* The at-th post of this rank from now on gives GF_ERR_LINK. */
 void gf_sim_fail_post(struct gf_sim *sim, uint32_t rank, uint64_t at);
-/* Of the messages from `from` to `to` this share is lost from now on, each time that they are sent:
- * again and again, as by TCP (sim_evidence.c). Their sends end well, and control connections
- * stand. */
+/* From now on this share of the messages from `from` to `to` is lost, each time that one is sent;
+ * it is retransmitted as by TCP (sim_evidence.c). The sends end with GF_OK, and control connections
+ * stay open. */
 void gf_sim_lose(struct gf_sim *sim, uint32_t from, uint32_t to, double rate);
-/* The rank's own port takes so many times as long from now on, in and out; 1: as before, and what
- * kept it is forgotten. */
+/* From now on the rank's own port takes so many times as long, in and out. 1: as before, and free
+ * at once. */
 void gf_sim_slow(struct gf_sim *sim, uint32_t rank, double times);
 /* A dead rank lives again, as a new process that has opened nothing; the old one's context must be
  * closed. */

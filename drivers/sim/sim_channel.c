@@ -6,14 +6,14 @@
  *     drop(), close(), a death, a reset -- END ->  after all that was sent before
  *
  * What passes between two processes that are cut off is held. Each end's own kernel gives up after
- * keepalive, and then tells the other, which hears it once it can. */
+ * keepalive and then sends END, which arrives once the path is whole again. */
 #include "drivers/sim/sim_state.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define FRAME_NS 20000u
-#define ROOM_BYTES (256u << 10) /* that a reader has not taken: the kernels' buffers */
+#define ROOM_BYTES (256u << 10) /* of unread frames: the kernels' buffers */
 
 enum { LISTENER, DIALLER };
 
@@ -22,8 +22,8 @@ enum sim_packet_kind {
     SIM_PACKET_CONNECTED,
     SIM_PACKET_FRAME,
     SIM_PACKET_END,
-    SIM_PACKET_UNANSWERED, /* a look of the dialler's kernel: has nobody answered? */
-    SIM_PACKET_KEEPALIVE   /* likewise of either: does nothing come any more? */
+    SIM_PACKET_UNANSWERED, /* a timer of the dialler's kernel: has the dial been answered? */
+    SIM_PACKET_KEEPALIVE   /* a timer of either kernel: does nothing arrive any more? */
 };
 
 struct sim_packet {
@@ -41,7 +41,7 @@ struct sim_wire_end {
     uint32_t proc;
     uint32_t number; /* of the connection, for its channel */
     bool reported;   /* CONNECTED was handed out */
-    bool is_over;    /* nothing comes in any more */
+    bool is_over;    /* nothing arrives any more */
     bool is_starved; /* it found no room to send */
     size_t bytes;    /* sent to it, and not read */
 };
@@ -127,7 +127,7 @@ static uint32_t own_end(const struct sim_channel *channel, const struct sim_wire
     return (wire->ends[LISTENER].channel == channel) ? LISTENER : DIALLER;
 }
 
-/* ---- what one end does with it ---- */
+/* ---- one end of a wire ---- */
 
 static void queue_add(struct sim_channel *channel, struct sim_packet *packet)
 {
@@ -173,7 +173,7 @@ static void end_leave(struct sim_wire *wire, uint32_t at)
     wire->packets--;
 }
 
-/* The process at this end does so on purpose, or has died, and the other end hears it. */
+/* The process at this end closes on purpose, or has died; END goes to the other end. */
 static void end_close(struct gf_sim *sim, struct sim_wire *wire, uint32_t at, gf_channel_end how,
                       uint64_t delay_ns, const char *text)
 {
@@ -202,7 +202,7 @@ static void dial_happen(struct gf_sim *sim, struct sim_packet *packet)
     struct sim_wire_end *end = &wire->ends[LISTENER];
     struct sim_channel *listener = sim->listener;
     uint32_t number = 0;
-    if (wire->ends[DIALLER].is_over) { /* it dials no more */
+    if (wire->ends[DIALLER].is_over) { /* the dialler has closed */
         sim_packet_free(sim, packet);
         return;
     }
@@ -225,7 +225,7 @@ static void dial_happen(struct gf_sim *sim, struct sim_packet *packet)
     queue_add(listener, packet);
 }
 
-/* Who has gone before the listener looked was never there. */
+/* A dial that ended before the listener polled is never reported. */
 static void end_happen(struct gf_sim *sim, struct sim_packet *packet)
 {
     struct sim_wire_end *end = end_of(packet);
@@ -239,7 +239,7 @@ static void end_happen(struct gf_sim *sim, struct sim_packet *packet)
     sim_packet_free(sim, packet);
 }
 
-/* Nobody is there any more to whom it would be news. */
+/* Neither end would still be told of it. */
 static bool is_stale(const struct sim_packet *packet)
 {
     const struct sim_wire *wire = packet->wire;
@@ -273,9 +273,9 @@ void sim_packet_happen(struct gf_sim *sim, struct sim_packet *packet)
     }
 }
 
-/* ---- what is done to processes and paths ---- */
+/* ---- deaths, stops and cuts ---- */
 
-/* Its kernel resets a connection whose words nobody has read. */
+/* The kernel of a dead process resets a connection with unread frames. */
 static bool has_unread(const struct sim_channel *channel, const struct sim_wire *wire)
 {
     for (const struct sim_packet *packet = channel->first; packet != NULL; packet = packet->next)
@@ -305,7 +305,7 @@ static bool is_between(const struct sim_wire *wire, uint32_t a, uint32_t b)
     return ((x == a) && (y == b)) || ((x == b) && (y == a));
 }
 
-/* Each end gives up by itself, and not at the same time: its last probe was at another. */
+/* Each end gives up by itself, and not at the same time, because their last probes differ. */
 void sim_channels_cut(struct gf_sim *sim, uint32_t a, uint32_t b, bool cut)
 {
     for (struct sim_wire *wire = sim->wires; wire != NULL; wire = wire->next) {
@@ -418,7 +418,7 @@ static gf_status channel_send(struct gf_channel *base, uint32_t connection, uint
     uint32_t own = own_end(channel, wire);
     struct sim_wire_end *to = &wire->ends[1 - own];
     if (!wire->ends[own].reported || wire->ends[own].is_over) return GF_ERR_PEER;
-    if (to->is_over) return GF_OK; /* the kernel takes it, and nobody reads it */
+    if (to->is_over) return GF_OK; /* the kernel takes it, and it is never read */
     if ((to->bytes > 0) && (to->bytes + size_bytes > ROOM_BYTES)) {
         wire->ends[own].is_starved = true;
         return GF_AGAIN;
@@ -465,7 +465,7 @@ static void channel_dial(struct gf_channel *base, uint64_t now_ns)
     wire->next = sim->wires;
     sim->wires = wire;
     channel->wires[0] = wire;
-    /* The connections of the process before it have ended for everybody. */
+    /* By then every end has seen the connections of the earlier process end. */
     if (self->quiet_ns > sim->now_ns + delay_ns) delay_ns = self->quiet_ns - sim->now_ns;
     (void)packet_send(sim, wire, LISTENER, SIM_PACKET_DIAL, delay_ns, 0);
     (void)packet_send(sim, wire, DIALLER, SIM_PACKET_UNANSWERED, delay_ns + channel->keepalive_ns,

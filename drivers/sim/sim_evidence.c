@@ -1,18 +1,18 @@
-/* Networks that lose packets, as TCP shows them: what is lost is sent again, 0.2 s later and then
- * after twice as long each time, and what came behind it is kept until it is there. A receiver's
+/* Networks that lose packets, as TCP shows them: what is lost is sent again 0.2 s later, and then
+ * after twice as long each time. What arrived after it is kept until it has arrived. A receiver's
  * kernel acknowledges, whatever its process does; acknowledgements are lost as messages are.
  *
  *     a message arrives ----> lost? ------------------------> kept at the head of its stream
  *                       \---> another one is kept? ---------> kept behind it
  *                        \--> it lands;  acknowledged? no --> the stream waits for that alone
  *
- * A connection is tried each 0.2 s until both directions pass it.
+ * A connection is dialled each 0.2 s until a packet passes in both directions.
  *
  *     0.2, 0.6, 1.4 s .. since anything was acknowledged: the head is sent again, or the last one
  *
- * What a rank may know of it is what its kernel counts: the retransmissions since anything was
- * acknowledged. Messages that a fault drops (gf_sim_fault) are none of a network's: no kernel
- * knows. */
+ * A rank knows only what its kernel counts: the retransmissions since anything was acknowledged.
+ * Messages that a fault drops (gf_sim_fault) are not lost by a network, and no kernel counts
+ * them. */
 #include "drivers/sim/sim_state.h"
 
 #include <stdlib.h>
@@ -30,7 +30,7 @@ struct sim_stream {
     uint64_t since_ns;   /* of waiting, or of the last acknowledgement while it waits */
     uint64_t due_ns;     /* of the next retransmission; 0: none is */
     uint32_t resent;     /* since then */
-    uint64_t dialled_ns; /* + 1: since then it is dialled; 0: it is not, or has come through */
+    uint64_t dialled_ns; /* + 1: dialled since then; 0: not dialled, or connected */
     uint64_t dial_ns;    /* the next try */
     uint32_t from, to;
 };
@@ -167,8 +167,8 @@ void sim_streams_forget(const struct sim_rank *self)
     }
 }
 
-/* A partition has ended: what was kept comes now, in its order. What was sent since is still under
- * way, so nothing is overtaken. */
+/* A partition has ended: what was kept arrives now, in its order. What was sent since has not
+ * arrived yet, so the order stays. */
 void sim_streams_mend(struct gf_sim *sim, uint32_t a, uint32_t b)
 {
     struct sim_stream *both[] = {stream_of(sim, a, b), stream_of(sim, b, a)};

@@ -53,7 +53,7 @@ static void request_abort(struct sim_rank *self, struct sim_request *request)
     sim_request_end(self, request, GF_ERR_ABORTED);
 }
 
-/* What both posts have in common. GF_OK: *fault_out is what the message shall meet. */
+/* What both posts have in common. GF_OK: *fault_out is the fault that affects the message. */
 static gf_status post_begin(struct sim_link *link, const char *call, uint32_t peer,
                             size_t size_bytes, const struct gf_req *req,
                             struct gf_sim_fault *fault_out)
@@ -196,7 +196,7 @@ static void link_forget(struct sim_link *link)
     sim_region_give(link);
 }
 
-/* A new region and a new life: what is under way to the last one is lost. */
+/* A new region and a new life of the link: messages under way to the life before are lost. */
 static gf_status link_begin(struct sim_link *link, uint32_t generation, struct gf_fault *fault)
 {
     link->setup.generation = generation;
@@ -267,7 +267,7 @@ static gf_status link_reset(struct gf_link *base, uint32_t generation, uint32_t 
     return link_begin(link, generation, &base->fault);
 }
 
-/* What is under way to this life is lost, as at a reset; the region stays. */
+/* Messages under way to this life are lost, as at a reset; the region stays. */
 static void link_drop(struct gf_link *base)
 {
     struct sim_link *link = sim_link(base);

@@ -8,8 +8,8 @@
  *                                                             both leaves' ports
  *
  * The ports are cut-through: both are busy with the same bytes, one latency apart, so a lone
- * message takes latency + bytes / rate. The receiver's port is taken at ARRIVE and not at the post,
- * or a message that waits for its sender's port would keep out those that arrive before it. */
+ * message takes latency + bytes / rate. The receiver's port is taken at ARRIVE and not at the post:
+ * otherwise a message that waits for its sender's port would delay those that arrive before it. */
 #include "drivers/fnv.h"
 #include "drivers/sim/sim_state.h"
 
@@ -57,8 +57,8 @@ static void bytes_move(const struct sim_rank *self, bool to_rank, gf_mem data, v
         memcpy(dst, src, size_bytes);
 }
 
-/* The bytes leave the sender's memory as late as they may, so that a sender who writes to it too
- * early is found out. */
+/* The bytes are read from the sender's memory as late as possible, so that a sender which writes
+ * to it too early is found. */
 static void message_load(struct gf_sim *sim, struct sim_message *message)
 {
     if (message->is_loaded || !message->has_data || (message->send == NULL)) return;
@@ -85,7 +85,7 @@ static double times(double slow)
     return (slow > 1) ? slow : 1;
 }
 
-/* What a message of the network takes in the receiver's port for what it took in the sender's. */
+/* The time that a message takes in the receiver's port, from that which it took in the sender's. */
 static uint64_t in_span_ns(const struct gf_sim *sim, const struct sim_message *message,
                            uint64_t span_ns)
 {
@@ -216,7 +216,7 @@ static void message_copy(struct gf_sim *sim, struct sim_message *message)
     sim_event_push(sim, sim->now_ns + latency_ns(sim, message->is_node), SIM_LAND, copy);
 }
 
-/* False: the fault has taken the message away, for now or for good. A late one comes back as
+/* False: the fault has dropped or delayed the message. A delayed one arrives again as an event of
  * `kind`. */
 static bool message_survives(struct gf_sim *sim, struct sim_message *message,
                              gf_sim_fault_kind fault, uint64_t delay_ns, enum sim_event_kind kind)
@@ -324,7 +324,7 @@ static void message_leave(struct gf_sim *sim, struct sim_message *message)
     sim_message_release(message);
 }
 
-/* Its sender has died, or its receiver has no place for it any more. */
+/* Its sender has died, or the life of the link that it was sent to has ended. */
 static bool is_lost(const struct gf_sim *sim, const struct sim_message *message)
 {
     const struct sim_rank *to = &sim->ranks[message->to];

@@ -1,4 +1,4 @@
-/* The simulated world: its ranks, what is done to them by hand, and its counters. */
+/* The simulated world: its ranks, faults that a test causes, and counters. */
 #include "drivers/sim/sim_state.h"
 
 #include <stdlib.h>
@@ -229,7 +229,7 @@ void gf_sim_partition(struct gf_sim *sim, uint32_t a, uint32_t b, bool cut)
     sim_streams_make(sim);
     if (cut) return;
     sim_streams_mend(sim, a, b);
-    /* What was held happens now, in its order: what was sent since is still under way, so nothing
+    /* What was held happens now, in its order. What was sent since has not arrived yet, so nothing
      * is overtaken. */
     for (size_t i = 0; i < sim->held_count; i++) {
         struct sim_held held = sim->held[i];

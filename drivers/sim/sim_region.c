@@ -7,8 +7,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define PAGE_BYTES 4096u /* before a region, and behind it; of them are guards, next to it: */
-#define GUARD_BYTES 64u  /* who writes there stops the program when the region goes */
+#define PAGE_BYTES 4096u /* before a region and after it; the guards are these next to it: */
+#define GUARD_BYTES 64u  /* a write there stops the program when the region is freed */
 #define GUARD_VALUE 0xa5
 
 static void guards_check(const struct sim_link *link)
@@ -47,7 +47,7 @@ void sim_region_give(struct sim_link *link)
     link->base.region = NULL;
 }
 
-/* The process of that rank, where its link is still the one that was connected to. */
+/* The process of that rank; NULL if its link was reset since it was connected. */
 static struct sim_rank *peer_find(const struct sim_link *link, uint32_t peer)
 {
     if (peer == link->setup.rank) return link->self;
@@ -82,7 +82,8 @@ void sim_flag_happen(struct gf_sim *sim, struct sim_flag *flag)
     free(flag);
 }
 
-/* The store is seen at once, as in memory; only the other's attention takes the node's latency. */
+/* The store is seen at once, as in memory; only the wake-up of the other rank takes the node's
+ * latency. */
 void sim_flag_store(struct gf_link *base, uint32_t peer, size_t offset_bytes, uint64_t value)
 {
     struct sim_link *link = sim_link(base);

@@ -1,6 +1,6 @@
 /* What the parts of the simulator share. Private to drivers/sim.
  *
- *   sim_net.c         the world: ranks, faults by hand, counters
+ *   sim_net.c         the world: ranks, faults that a test causes, counters
  *   sim_time.c        the event heap, virtual time, wake-ups
  *   sim_evidence.c    networks that lose packets, and what a kernel shows of that
  *   sim_message.c     a message from post to landing, and how it finds its receive
@@ -40,8 +40,8 @@ static inline enum sim_event_kind sim_event_kind(const struct sim_event *event)
     return (enum sim_event_kind)(event->order & ((1u << SIM_EVENT_KIND_BITS) - 1));
 }
 
-/* What a message and a receive meet by. Both begin with one, and wait in a bucket of the
- * receiver. */
+/* The key by which a message is matched with a receive. Both begin with one, and wait in a bucket
+ * of the receiver. */
 struct sim_entry {
     struct sim_entry *next;
     uint64_t tag;
@@ -58,7 +58,7 @@ struct sim_request {
     size_t size_bytes;
     uint64_t delay_ns;       /* of the fault */
     gf_status status;        /* GF_AGAIN until it has ended */
-    gf_sim_fault_kind fault; /* a receive's: meets the message that meets the receive */
+    gf_sim_fault_kind fault; /* of a receive: affects the message that it is matched with */
     uint32_t peer;
     bool is_send;
     bool is_bound; /* a receive's message has begun to arrive: no cancel */
@@ -88,7 +88,7 @@ struct sim_message {
 
 #define SIM_BUCKETS 256u /* by a hash of tag and sender; a power of two */
 struct sim_bucket {
-    struct sim_entry *posted, *unexpected; /* receives, messages; first come first */
+    struct sim_entry *posted, *unexpected; /* receives, messages; the oldest first */
 };
 
 struct sim_port {
@@ -123,7 +123,7 @@ struct sim_packet;
 struct sim_wire;
 struct sim_channel;
 
-/* A process: that of a rank, or at the place behind all ranks that of a coordinator. */
+/* A process: that of a rank, or at the index after all ranks that of a coordinator. */
 struct sim_rank {
     struct gf_sim *sim;
     uint32_t rank;
@@ -153,7 +153,7 @@ struct sim_rank {
     uint64_t landed;
 
     struct sim_channel *channels; /* open; the first of them */
-    uint64_t quiet_ns;            /* all have heard by then that the process before it has ended */
+    uint64_t quiet_ns; /* by then every end has seen that the process before it has ended */
 };
 
 struct sim_held {
@@ -187,8 +187,8 @@ struct gf_sim {
     double *losses;             /* [world * world] from, to; made by the first gf_sim_lose() */
     struct sim_held *held;
     size_t held_count, held_room;
-    struct sim_channel *listener; /* NULL: nobody listens there, */
-    uint32_t listener_proc;       /* and this process did last; GF_RANK_NONE: none has yet */
+    struct sim_channel *listener; /* NULL: no process listens, */
+    uint32_t listener_proc;       /* and this one did last; GF_RANK_NONE: none has yet */
     struct sim_wire *wires;
     uint64_t posts;
     struct gf_sim_counts counts;
@@ -203,9 +203,9 @@ uint64_t sim_random(struct gf_sim *sim);                   /* splitmix64 */
 uint64_t sim_random_to(struct gf_sim *sim, uint64_t last); /* uniformly 0..last */
 bool sim_chance(struct gf_sim *sim, double rate);
 bool sim_same_node(const struct gf_sim *sim, uint32_t a, uint32_t b);
-/* When a port takes what keeps it for so long. */
+/* The time at which a port is free for a transfer that takes so long. */
 uint64_t sim_port_take(uint64_t *free_ns, uint64_t now_ns, uint64_t span_ns);
-/* So long the ports between leaf switches are kept by the message; 0: it stays below its leaf. */
+/* How long the message occupies the ports between leaf switches; 0: it stays below its leaf. */
 uint64_t sim_climb_ns(const struct gf_sim *sim, const struct sim_message *message);
 double sim_loss_rate(const struct gf_sim *sim, uint32_t from, uint32_t to);
 bool sim_are_cut(const struct gf_sim *sim, uint32_t a, uint32_t b);
@@ -238,7 +238,7 @@ void sim_streams_mend(struct gf_sim *sim, uint32_t a, uint32_t b);
 /* True: the message, whose first byte is about to arrive, is lost or has to wait. */
 bool sim_stream_keeps(struct gf_sim *sim, struct sim_message *message);
 void sim_stream_happen(struct gf_sim *sim, struct sim_stream *stream);
-/* True: the next try of a connection comes through. */
+/* True: the next attempt of a connection succeeds. */
 bool sim_stream_connects(struct sim_rank *self, uint32_t proc);
 bool sim_edge_is_broken(struct gf_link *link, uint32_t peer, struct gf_fault *fault_out);
 
@@ -258,7 +258,7 @@ void sim_flag_happen(struct gf_sim *sim, struct sim_flag *flag);
 extern const struct gf_channel_driver sim_channel_driver;
 void sim_packet_happen(struct gf_sim *sim, struct sim_packet *packet);
 void sim_packet_free(struct gf_sim *sim, struct sim_packet *packet);
-void sim_channels_die(struct sim_rank *self); /* the process has ended, and its kernel says so */
+void sim_channels_die(struct sim_rank *self); /* the process has ended, and its kernel sends END */
 void sim_channels_cut(struct gf_sim *sim, uint32_t a, uint32_t b, bool cut);
 void sim_channels_give_up(struct gf_sim *sim, uint32_t a, uint32_t b);
 

@@ -1,4 +1,4 @@
-/* Virtual time: the heap of what will happen, and who has to be told. */
+/* Virtual time: the heap of events, and which ranks are to be woken. */
 #include "drivers/sim/sim_state.h"
 
 #include <stdlib.h>
@@ -79,8 +79,8 @@ uint64_t gf_sim_now_ns(const struct gf_sim *sim)
     return sim->now_ns;
 }
 
-/* Goes on through events that nobody notices (a first byte at a port), so that each call is worth a
- * look at the woken ranks; never stops between two events of one time. */
+/* Passes events that wake no rank (a first byte at a port), so that after each call some woken rank
+ * has something to do. Never stops between two events of one time. */
 bool gf_sim_advance(struct gf_sim *sim)
 {
     if (sim->event_count == 0) return false;
@@ -99,7 +99,7 @@ void gf_sim_advance_to(struct gf_sim *sim, uint64_t now_ns)
 void sim_wake(struct sim_rank *self)
 {
     struct gf_sim *sim = self->sim;
-    if (!gf_sim_runs(sim, self->rank)) return; /* sim_resume() comes back */
+    if (!gf_sim_runs(sim, self->rank)) return; /* sim_resume() wakes it */
     if (self->free_ns > sim->now_ns) {         /* when its work is done */
         if (!self->wakes_free) sim_event_push(sim, self->free_ns, SIM_WAKE, self);
         self->wakes_free = true;
@@ -126,7 +126,7 @@ void gf_sim_work(struct gf_sim *sim, uint32_t rank, uint64_t work_ns)
 {
     struct sim_rank *self = &sim->ranks[rank];
     self->free_ns = gf_sim_free_ns(sim, rank) + work_ns;
-    self->wakes_free = false; /* an earlier end wakes nobody */
+    self->wakes_free = false; /* the end before it wakes no rank */
 }
 
 uint64_t gf_sim_free_ns(const struct gf_sim *sim, uint32_t rank)

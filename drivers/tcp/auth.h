@@ -1,9 +1,9 @@
 /* Authentication with the job's key: a proof when a connection begins, and a MAC on each frame
- * after that. Frames are authenticated, not encrypted: whoever listens on the wire can read
- * everything, and can change nothing unnoticed.
+ * after that. Frames are authenticated, not encrypted: an attacker on the wire can read everything,
+ * and can change nothing unnoticed.
  *
- * Every rank holds the same key, so whoever has the key may claim to be any rank. The key should
- * be random: a proof that was overheard lets a listener test guesses offline. */
+ * Every rank holds the same key, so a process that has the key may claim to be any rank. The key
+ * should be random: with a recorded proof an attacker can test guesses offline. */
 #ifndef GF_TCP_AUTH_H
 #define GF_TCP_AUTH_H
 
@@ -25,7 +25,7 @@ struct gf_auth {
 /* One direction of one connection. */
 struct gf_auth_mac {
     unsigned char key[32];
-    uint64_t count; /* frames so far: a frame that comes again or out of order does not fit */
+    uint64_t count; /* frames so far: a repeated or reordered frame does not fit */
 };
 
 static inline void gf_auth_forget(void *secret, size_t bytes)
@@ -50,13 +50,13 @@ gf_status gf_auth_begin(struct gf_fault *fault_out);
 gf_status gf_auth_open(struct gf_auth *auth_out, const char *path, struct gf_fault *fault_out);
 /* Where the job has no key_file: the only secret is what `said` begins with. */
 gf_status gf_auth_open_keyless(struct gf_auth *auth_out, struct gf_fault *fault_out);
-/* A key for who has the job's key, where there is one, and this secret of GF_AUTH_NONCE_BYTES. */
+/* A key that takes the job's key, where there is one, and this secret of GF_AUTH_NONCE_BYTES. */
 gf_status gf_auth_derive(const struct gf_auth *job, const unsigned char *secret,
                          struct gf_auth *auth_out, struct gf_fault *fault_out);
 /* The next one: BLAKE2b(seed; its number). [GF_AUTH_NONCE_BYTES] */
 void gf_auth_nonce(struct gf_auth_source *source, unsigned char *nonce_out);
-/* By who dials. said[bytes]: all that both sides have sent up to here, so that a proof fits one
- * conversation only. */
+/* The proof of the dialler. said[bytes]: all that both sides have sent so far, so that a proof fits
+ * one connection only. */
 void gf_auth_prove(const struct gf_auth *auth, const void *transcript, size_t bytes,
                    unsigned char *proof_out);
 bool gf_auth_proof_fits(const struct gf_auth *auth, const void *transcript, size_t bytes,

@@ -316,7 +316,7 @@ gf_status gf_data_begin(struct gf_data *data, uint32_t generation, uint32_t rank
         return status;
     }
     data->on = true;
-    /* what was lacking before says nothing of the connections that begin now */
+    /* what was lacking before need not be lacking now */
     data->handshake.lacks = 0;
     data->device_warned = 0;
     data->generation = generation;

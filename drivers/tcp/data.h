@@ -1,14 +1,15 @@
-/* The socket link's connections, as far as they are made and proven: it listens, dials, and hands
- * over what stands. One port for as long as the link is open, one secret for each generation.
+/* Makes and proves the connections of the socket link: it listens, dials, and hands over each
+ * connection that is proven. It has one port for as long as the link is open, and one secret for
+ * each generation.
  *
  * The key of proofs and MACs is a hash of the job's key, where there is one, and the acceptor's
- * secret, which only members of its generation learn, in its endpoint address. So whoever has
- * only the key, or was a member of an earlier generation, proves nothing; and each proof covers
- * kind, job, ranks, generation and stream. Nothing follows the ANSWER: from there on the
+ * secret, which only members of its generation learn, in its endpoint address. So a process that
+ * has only the key, or was a member of an earlier generation, cannot prove itself; and each proof
+ * covers kind, job, ranks, generation and stream. Nothing follows the ANSWER: from there on the
  * descriptor is the link's.
  *
- * Either end may dial. While a rank dials a peer it refuses that peer's own dial if it is the lower
- * rank, and gives its own up if it is the higher one: one connection stays. */
+ * Either end may dial. While a rank dials a peer, the lower rank refuses the other's dial and the
+ * higher rank gives its own up, so that one connection stays. */
 #ifndef GF_DATA_H
 #define GF_DATA_H
 
@@ -19,8 +20,8 @@
 
 struct gf_data_taker {
     void *user;
-    /* A proven connection with rank `peer`, in either direction: fd is the taker's, nothing was
-     * said on it yet. Called inside poll(). */
+    /* A proven connection with rank `peer`, dialled by either end. fd is the taker's; nothing was
+     * sent on it yet. Called inside poll(). */
     void (*connected)(void *user, uint32_t peer, uint32_t stream, int fd);
     /* Is that stream of that peer here already? Then a connection more is refused. */
     bool (*has)(void *user, uint32_t peer, uint32_t stream);
@@ -32,17 +33,17 @@ struct gf_data;
  * and those that close are called. */
 size_t gf_data_state_bytes(const struct gf_link_setup *setup);
 void gf_data_init(struct gf_data *data, const struct gf_link_setup *setup);
-/* From here on connections of this generation are taken, at *addr_out and at that port of
- * setup.data_addrs, by whoever proves secret_out[GF_DATA_SECRET_BYTES], which is a new one; those
- * of the generation before are refused. taker is the caller's until end(). An error, in fault():
+/* From here on connections of this generation are accepted, at *addr_out and at that port of
+ * setup.data_addrs, if the dialler proves the new secret_out[GF_DATA_SECRET_BYTES]; those of the
+ * generation before are refused. taker is the caller's until end(). An error, in fault():
  * this host has no port to listen at, or not one that is free at all those addresses. */
 gf_status gf_data_begin(struct gf_data *data, uint32_t generation, uint32_t rank, uint32_t world,
                         const struct gf_data_taker *taker, unsigned char *secret_out,
                         struct gf_addr *addr_out);
 const struct gf_fault *gf_data_fault(const struct gf_data *data);
-/* Dials `peer` at `to`, from the address `from` (family 0: any), as often as nobody answers, until
- * connected() or end(). GF_AGAIN: too many are under way, nothing was begun. Asked again for one
- * that is under way it does nothing. */
+/* Dials `peer` at `to`, from the address `from` (family 0: any), again and again until connected()
+ * or end(). GF_AGAIN: too many dials are under way, and none was begun. Does nothing for a dial
+ * that is under way. */
 gf_status gf_data_dial(struct gf_data *data, uint64_t now_ns, uint32_t peer, uint32_t stream,
                        const unsigned char *secret, const struct gf_addr *to,
                        const struct gf_addr *from);
@@ -50,11 +51,11 @@ gf_status gf_data_dial(struct gf_data *data, uint64_t now_ns, uint32_t peer, uin
 gf_status gf_data_poll(struct gf_data *data, uint64_t now_ns);
 /* Readable when poll() may have something to do; -1: no network is open. */
 int gf_data_wake_fd(const struct gf_data *data);
-/* Why the dial to `peer` has not come through yet; empty: there is none, or nothing went wrong. */
+/* Why the dial to `peer` has not succeeded yet; empty: there is none, or nothing went wrong. */
 const char *gf_data_text(const struct gf_data *data, uint32_t peer);
 /* Has the kernel there taken a connection of that dial, which its process has still to answer? */
 bool gf_data_reaches(const struct gf_data *data, uint32_t peer);
-/* What the kernel said of it last, as errno; 0: nothing yet. */
+/* The last error of that dial, an errno; 0: none yet. */
 int gf_data_error(const struct gf_data *data, uint32_t peer);
 /* Why this process could not take a connection, as errno; 0: for a second it could, or another
  * generation has begun since. */

@@ -1,8 +1,8 @@
 /* Data connections that use one of several devices of this host on the same network (networks.h).
  * The end that dials binds its socket to the device; the end that accepts does so where the
- * packets come in by it. A bound socket takes no packet that comes in by another device. So a
+ * packets arrive by it. A bound socket takes no packet that arrives by another device. So a
  * connection that cannot be made is tried again without the device. Where packets may take
- * another device later, or where all of them take one, a warning says so, once a generation. */
+ * another device later, or where all of them take one, it warns, once a generation. */
 #include "drivers/tcp/data_state.h"
 
 #include <errno.h>
@@ -67,7 +67,7 @@ void gf_data_device_dialled(struct gf_data *data, const struct dial *dial)
              "the kernel binds no connection to the first");
 }
 
-/* By which device the peer's packets come in; 0: the kernel does not say. */
+/* The device by which the peer's packets arrive; 0: not known. */
 static uint32_t comes_by(int fd)
 {
     union {

@@ -45,8 +45,8 @@ static bool is_no_route(int error)
            (error == EADDRNOTAVAIL) || (error == ENODEV);
 }
 
-/* At this host's address on the way to the job's. A datagram socket that connects sends nothing; it
- * asks the routes. */
+/* At the address by which this host reaches the job's. Connecting a datagram socket sends nothing,
+ * but chooses the route. */
 static int port_listen(const struct gf_data *data, struct gf_fault *fault_out)
 {
     struct gf_addr own = {0};

@@ -14,7 +14,7 @@ struct gf_data {
     bool on;                           /* a generation is under way */
     uint32_t rank, world, generation;
     struct gf_auth job;     /* its key, where there is one */
-    struct gf_auth auth;    /* of whoever dials this rank */
+    struct gf_auth auth;    /* for connections that dial this rank */
     uint32_t device_warned; /* data_device.c has warned of this or less; 0: of nothing */
     const struct gf_data_taker *taker;
     struct gf_addr address, bind_to;

@@ -16,13 +16,13 @@
 /* Kinds from here up are the driver's own, those below belong to lib/control/frames.h. The first
  * four are the handshake. */
 #define GF_FRAME_DRIVER 0x80000000u
-#define GF_FRAME_NONCE (GF_FRAME_DRIVER | 1u)   /* the first of a connection, by who accepts it */
-#define GF_FRAME_HELLO (GF_FRAME_DRIVER | 2u)   /* by who dials */
-#define GF_FRAME_ANSWER (GF_FRAME_DRIVER | 3u)  /* come in; no payload */
-#define GF_FRAME_REFUSAL (GF_FRAME_DRIVER | 4u) /* go away, and why; never has a MAC */
+#define GF_FRAME_NONCE (GF_FRAME_DRIVER | 1u)   /* the first of a connection, by the acceptor */
+#define GF_FRAME_HELLO (GF_FRAME_DRIVER | 2u)   /* by the dialler */
+#define GF_FRAME_ANSWER (GF_FRAME_DRIVER | 3u)  /* the dialler is accepted; no payload */
+#define GF_FRAME_REFUSAL (GF_FRAME_DRIVER | 4u) /* it is refused, and why; never has a MAC */
 /* The last of a connection that its sender closes on purpose. */
 #define GF_FRAME_LEFT (GF_FRAME_DRIVER | 5u)
-/* In place of a hello: a data connection. Its payload is of the same size. */
+/* The hello of a data connection. Its payload is of the same size. */
 #define GF_FRAME_DATA_HELLO (GF_FRAME_DRIVER | 6u)
 /* The last of a connection that its sender gives up, as it broke: its process goes on. */
 #define GF_FRAME_GIVEN_UP (GF_FRAME_DRIVER | 7u)
@@ -44,8 +44,9 @@ struct gf_frame_header {
 /* What a hello begins with; a nonce and a proof follow (zeroes: none is asked for). */
 struct gf_frame_hello {
     uint32_t version; /* GF_VERSION */
-    uint32_t rank;    /* of control: GF_RANK_NONE, as its first frame says who it is */
-    uint32_t world;   /* of control: 0 */
+    uint32_t
+        rank; /* of control: GF_RANK_NONE; the first frame after the handshake has the member */
+    uint32_t world; /* of control: 0 */
     uint32_t flags;
 };
 /* The same four words of a data hello. */

@@ -4,14 +4,15 @@
  * only be ended by destroying the worker (link_ucx_open.c): sends cannot be cancelled at all, nor
  * receives that a large message has met.
  *
- * There is no error handling by UCX (err_mode PEER). That a peer is gone is the control channel's
- * news, that a fabric gave it up way_lost()'s.
+ * UCX's error handling (err_mode PEER) is not used. The control channel reports that a peer has
+ * ended, and way_lost() that a fabric gave it up.
  *
- * UCX's pools grow with the largest window ever seen: in the first steps. Later it allocates now
- * and then, over its tcp for one message in some twenty (test_link_ucx_memory.c).
+ * UCX's pools grow with the largest window that was used, which happens in the first steps. Later
+ * it allocates now and then, over its tcp for about one message in twenty
+ * (test_link_ucx_memory.c).
  *
- * UCX sets up its connections lazily, too, which the first large message to a peer begins. If a
- * peer dies before that is done UCX may end the process ("got REQ message", 1.13 to 1.23). */
+ * UCX also sets up its connections lazily: the first large message to a peer begins that. If a peer
+ * dies before it is done, UCX may end the process ("got REQ message", 1.13 to 1.23). */
 #include "drivers/ucx/link_ucx.h"
 
 _Static_assert(sizeof(struct gf_req) == GF_UCX_FRONT_BYTES + 64,
@@ -100,8 +101,8 @@ _Static_assert(((uint64_t)GF_WORLD_MAX - 1) <= (UINT64_MAX >> GF_TAG_BITS),
                "the sender fits above the tag");
 
 /* What a send and a receive over UCX have in common before UCX is called. GF_OK: the request has
- * begun, and *param_out is what UCX is told of it, but for the callback. GF_FULL: there is no room
- * for it now. */
+ * begun, and *param_out has UCX's parameters but for the callback. GF_FULL: there is no room for it
+ * now. */
 static gf_status post_begin(struct gf_ucx *ucx, uint32_t peer, uint64_t tag, gf_mem data,
                             size_t size_bytes, bool is_send, struct gf_req *req,
                             ucp_request_param_t *param_out)
@@ -126,7 +127,8 @@ static gf_status post_begin(struct gf_ucx *ucx, uint32_t peer, uint64_t tag, gf_
     return GF_OK;
 }
 
-/* .. and after it. An error: UCX refused, nothing was posted, and nobody will call back. */
+/* The same after UCX was called. An error: UCX refused, nothing was posted, and no callback
+ * follows. */
 static gf_status post_end(struct gf_req *req, ucs_status_ptr_t result, const char *call)
 {
     struct gf_ucx *ucx = req->ucx;

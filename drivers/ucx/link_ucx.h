@@ -1,12 +1,12 @@
-/* What the files of the UCX link share; nobody else includes this.
+/* What the files of the UCX link share; no other file includes this.
  *     link_ucx.c           messages: the driver table, posting, testing, progress, sleeping
  *     link_ucx_open.c      UCX itself: its settings, its log, open, close, reset
- *     link_ucx_settings.c  what UCX is told
+ *     link_ucx_settings.c  the configuration that UCX is given
  *     link_ucx_inside.c    what UCX's public header has no call for
- *     link_ucx_probe.c     whether auto would take it here
+ *     link_ucx_probe.c     whether link.driver = auto would use it here
  *     link_ucx_resources.c why UCX does not open a transport
  *     link_ucx_names.c     lists of names, and what transports are for
- *     link_ucx_peers.c     the way to peers: endpoint addresses, connecting
+ *     link_ucx_peers.c     endpoint addresses and connecting
  *     link_ucx_device.c    device memory: whether UCX reaches it, and what UCX needs for that
  */
 #ifndef GF_LINK_UCX_H
@@ -20,7 +20,7 @@
  * compares. */
 #define GF_UCX_FRONT_BYTES 320u
 #define GF_UCX_ENDPOINT_BYTES_MAX 1952u
-#define GF_UCX_LOST_MAX 32u /* ways that are told as broken, at most */
+#define GF_UCX_LOST_MAX 32u /* peers that are reported as lost, at most */
 
 struct gf_ucx;
 
@@ -35,7 +35,7 @@ struct gf_req {
     unsigned char front[GF_UCX_FRONT_BYTES];
 } __attribute__((aligned(64)));
 
-/* What UCX is told of it. */
+/* UCX's parameters for it. */
 static inline void *gf_ucx_handle(struct gf_req *req)
 {
     return req + 1;
@@ -44,12 +44,12 @@ static inline void *gf_ucx_handle(struct gf_req *req)
 struct gf_ucx {
     struct gf_link link;
     struct gf_link_setup setup; /* with generation, rank and world of now; no text is NULL */
-    bool is_open;               /* false: it was dropped, or a reset failed and has said why */
+    bool is_open;               /* false: it was dropped, or a reset failed */
     struct gf_gpu *gpu;         /* NULL: no device memory is reached */
     uint32_t requests_under_way;
     char devices[GF_TEXT_MAX]; /* what of setup.devices is this rank's */
     bool ending;               /* requests that end now were ended by us: no fault */
-    uint32_t lost_count;       /* peers to which it did, and what UCX said */
+    uint32_t lost_count;       /* peers that it lost, and UCX's status */
     struct {
         uint32_t peer;
         ucs_status_t status;
@@ -91,7 +91,8 @@ gf_status gf_ucx_device_enter(struct gf_ucx *ucx);
 void gf_ucx_device_leave(struct gf_ucx *ucx);
 ucs_memory_type_t gf_ucx_memory_type(const struct gf_ucx *ucx, gf_mem data);
 
-/* Around calls of UCX that may move data. GF_ERR_DEVICE: said; do not call it, and do not leave. */
+/* Around calls of UCX that may move data. After GF_ERR_DEVICE, whose fault is set, neither UCX nor
+ * the second of the two is called. */
 static inline gf_status gf_ucx_enter(struct gf_ucx *ucx)
 {
     return (ucx->gpu == NULL) ? GF_OK : gf_ucx_device_enter(ucx);
@@ -110,13 +111,13 @@ void gf_ucx_start_locked(void); /* under gf_forked_lock() */
 #define GF_UCX_LINE_BYTES 320u
 void gf_ucx_log_take(void); /* UCX's log goes to gf_ucx_line_heard(), from any thread */
 void gf_ucx_log_give(void);
-/* Between the two UCX says what it warns of, whatever UCX_LOG_LEVEL says; was: that. */
+/* Between the two UCX logs its warnings, whatever UCX_LOG_LEVEL is; was: the user's level. */
 void gf_ucx_warnings_begin(char was_out[32]);
 void gf_ucx_warnings_end(const char *was);
 /* link_ucx_open.c; message: the end of text, without UCX's function */
 void gf_ucx_line_heard(gf_log_level level, const char *text, const char *message);
 
-/* link_ucx_names.c. The next name of a comma-separated list, which then begins behind it; NULL:
+/* link_ucx_names.c. The next name of a comma-separated list, which then begins after it; NULL:
  * there is none. */
 const char *gf_ucx_name_next(const char **list, size_t *bytes_out);
 bool gf_ucx_list_has(const char *list, const char *name);

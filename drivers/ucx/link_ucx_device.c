@@ -1,20 +1,20 @@
-/* Device memory as UCX sees it. To a UCX without CUDA a device's address is one of the host's: it
- * would read there, or call it good. So none reaches UCP unless all of this holds:
- *     link.transports names one for CUDA (cuda_copy): UCX leaves out what is not named, whatever it
- *         was built with
- *     CUDA is among the memory types of the context that came of it
- *     UCX has registered the arena that was told at open, as CUDA's: a UCX that cannot would stage
- *         each message in memory of its own, in place of ours
+/* Device memory as UCX sees it. A UCX without CUDA takes a device's address for one of the host: it
+ * would read there, or accept it. So none reaches UCP unless all of this holds:
+ *     link.transports names one for CUDA (cuda_copy), because UCX leaves out what is not named,
+ *         whatever it was built with
+ *     CUDA is among the memory types of the context that was opened with it
+ *     UCX has registered the arena that it was given at open, as CUDA memory; a UCX that cannot
+ *         would stage each message in memory of its own
  *     the address is one of that arena
- * A registration stands as soon as one of UCX's memory domains gives one, which may be the one that
- * copies and not the card's (openucx/ucx issue 7989), and UCX 1.18.1 may register by dmabuf and not
- * use it (issue 10929): what is measured decides then (gf-perf). 1.17 warns that it cannot set
- * SYNC_MEMOPS for memory of cuMemCreate() (issue 9895), which only copies that block would need.
- * `gf-check --preflight` looks for what a card needs.
- * The type is said with each message, for in a static link nothing hooks the allocations by which
- * UCX would find it. UCX copies in the CUDA context that is current on the calling thread, so the
- * device is entered around each call that may move something. Where no device memory is reached
- * nothing of this costs anything. */
+ * A registration succeeds as soon as one of UCX's memory domains gives one, which may be the one
+ * that copies and not the card's (openucx/ucx issue 7989), and UCX 1.18.1 may register by dmabuf
+ * and not use it (issue 10929): what is measured decides then (gf-perf). 1.17 warns that it cannot
+ * set SYNC_MEMOPS for memory of cuMemCreate() (issue 9895), which only copies that block would
+ * need. `gf-check --preflight` looks for what a card needs.
+ * Each message carries the memory type, because in a static link nothing hooks the allocations by
+ * which UCX would find it. UCX copies in the CUDA context that is current on the calling thread, so
+ * the device is entered around each call that may move data. Without device memory none of this
+ * costs anything. */
 #include "drivers/ucx/link_ucx.h"
 
 bool gf_ucx_may_reach_device(const struct gf_link_setup *setup)

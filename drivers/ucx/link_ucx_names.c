@@ -32,7 +32,8 @@ uint32_t gf_ucx_list_count(const char *list, char separator)
     return parts;
 }
 
-/* rc brings ud along to connect, rc_verbs and rc_mlx5 do not. What is not here is some fabric. */
+/* rc also opens ud to connect; rc_verbs and rc_mlx5 do not. A name that is not listed is some
+ * fabric. */
 static const struct {
     const char *names;
     unsigned kinds;

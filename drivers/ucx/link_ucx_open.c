@@ -1,7 +1,7 @@
-/* UCX itself: its settings, its log and faults, and how a link comes and goes.
+/* UCX itself: its settings, its log and faults, opening and closing.
  *
  * The library opens it when the join has shown ranks of several nodes, and all of them have a
- * fabric. What the configuration says (TLS, NET_DEVICES) is set by ucp_config_modify() and wins
+ * fabric. What the configuration names (TLS, NET_DEVICES) is set by ucp_config_modify() and wins
  * over the environment. Every other UCX_* variable applies as in any UCX program.
  *
  * A transport that does not exist, or a key that fits none, costs only a warning of UCX's; both
@@ -23,7 +23,7 @@
 /* How long close() lets what UCX has taken leave this host. A dead peer may use all of it. */
 #define FLUSH_NS 200000000u
 
-/* ---- what is the process's: UCX's log, its level, and who has it open ---- */
+/* ---- state of the process: UCX's log, its level, and how many links are open ---- */
 
 #define LINES_MAX 16u
 
@@ -41,7 +41,7 @@ static struct {
 } shared;
 /* UCX's log level, and what UCX itself has that threads share while it opens and ends. */
 static pthread_mutex_t opens = PTHREAD_MUTEX_INITIALIZER;
-/* whose network this thread opens or ends now: that one hears at once */
+/* the link whose network this thread opens or closes now: its log gets the line at once */
 static _Thread_local struct gf_ucx *calling;
 
 static void line_keep(gf_log_level level, const char *text)
@@ -102,8 +102,8 @@ void gf_ucx_line_heard(gf_log_level level, const char *text, const char *message
     gf_log_line(&ucx->setup.log, level, "%s", text);
 }
 
-/* A child that was forked while its parent had a link open has no thread of UCX's, and perhaps
- * locks that nobody opens any more. */
+/* A child that was forked while its parent had a link open has no thread of UCX, and perhaps locks
+ * that no thread will release. */
 static gf_status process_join(struct gf_ucx *ucx)
 {
     gf_forked_lock();
@@ -143,8 +143,8 @@ gf_status gf_ucx_fault(struct gf_ucx *ucx, gf_status code, uint32_t peer, const 
 
 /* ---- while UCX opens a context or a worker ---- */
 
-/* One thread at a time. What UCX lacks it says in warnings, which UCX_LOG_LEVEL may have turned
- * off; was_out: what it was. */
+/* One thread at a time. UCX reports what it lacks as warnings, which UCX_LOG_LEVEL may have turned
+ * off; *was_out is the level before. */
 static void opening_begin(struct gf_ucx *ucx, char was_out[32])
 {
     (void)pthread_mutex_lock(&opens);
@@ -184,7 +184,7 @@ static gf_status transports_check(struct gf_ucx *ucx)
     return GF_OK;
 }
 
-/* Whoever reaches a port of UCX may write into this process: nobody proves anything there. */
+/* UCX authenticates nobody: whoever reaches one of its ports may write into this process. */
 static gf_status strangers_check(struct gf_ucx *ucx)
 {
     const struct gf_link_setup *setup = &ucx->setup;
@@ -235,7 +235,7 @@ static gf_status context_take(struct gf_ucx *ucx)
     if (status == GF_OK) {
         ucs = ucp_init(&params, config, &ucx->context);
         if (ucs != UCS_OK) ucx->context = NULL;
-        if ((ucx->complaint[0] != '\0') || (ucs != UCS_OK)) /* better words, where there are any */
+        if ((ucx->complaint[0] != '\0') || (ucs != UCS_OK)) /* a better text, if there is one */
             (void)gf_ucx_missing_text(ucx->setup.transports, ucx->complaint, sizeof ucx->complaint);
         if (ucx->complaint[0] != '\0')
             status = gf_ucx_fault(ucx, GF_ERR_CONFIG, GF_RANK_NONE, "ucp_init", ucs,
@@ -274,7 +274,7 @@ static gf_status worker_take(struct gf_ucx *ucx)
     return GF_OK;
 }
 
-/* Sends that UCX has called done may still lie in its buffers. */
+/* Sends that have ended for their caller may still lie in UCX's buffers. */
 static void worker_flush(struct gf_ucx *ucx)
 {
     const ucp_request_param_t param = {.op_attr_mask = 0};
@@ -288,7 +288,7 @@ static void worker_flush(struct gf_ucx *ucx)
     ucp_request_free(flush);
 }
 
-/* Destroying the worker is the one way to end every request, without help from peers. */
+/* Only destroying the worker ends every request without the help of peers. */
 static void worker_give(struct gf_ucx *ucx, bool flushes)
 {
     ucx->ending = true;
@@ -358,8 +358,8 @@ static void unregister(struct gf_ucx *ucx, ucp_mem_h *memory)
     *memory = NULL;
 }
 
-/* The exchange region at once, as an adapter knows it: what it cannot pin is said at open and not
- * in a step, and no message waits for a registration. */
+/* Registers the exchange region at once: an adapter that cannot pin it fails the open and not a
+ * step, and no message waits for a registration. */
 static gf_status region_register(struct gf_ucx *ucx)
 {
     ucs_status_t status;
@@ -373,7 +373,7 @@ static gf_status region_register(struct gf_ucx *ucx)
                         ucx->devices, ucx->link.region_bytes);
 }
 
-/* The context, where there is none, and the worker. */
+/* Makes the context, unless there is one, and the worker. */
 static gf_status network_take(struct gf_ucx *ucx)
 {
     char log_level[32];
@@ -463,8 +463,8 @@ void gf_ucx_close(struct gf_link *link)
     give_back(gf_ucx_of(link));
 }
 
-/* No flush: whoever drops a link has made progress in vain for a while, and a dead peer would use
- * up all of its time. */
+/* No flush: a link is dropped after progress was made in vain for a while, and a dead peer would
+ * take up all of the flush's time. */
 void gf_ucx_drop(struct gf_link *link)
 {
     struct gf_ucx *ucx = gf_ucx_of(link);

@@ -114,9 +114,9 @@ static gf_status endpoint_read(struct gf_ucx *ucx, uint32_t peer, const unsigned
 
 #define WAY_LOST "rank %u no longer answers rank %u over devices \"%s\""
 
-/* An adapter, or UCX for it, sends again until its retries are used up (8 s over rc), and what it
- * had taken is lost. Where nobody hears of that, UCX ends the process over ud, and over rc a lost
- * message is waited for until the deadline. */
+/* An adapter, or UCX for it, retransmits until its retries are used up (8 s over rc); then what it
+ * had taken is lost. Without a handler UCX ends the process over ud, and over rc a lost message is
+ * awaited until the deadline. */
 static void way_lost(void *user, ucp_ep_h endpoint, ucs_status_t status)
 {
     struct gf_ucx *ucx = user;

@@ -1,6 +1,6 @@
-/* Would UCX open a network here? What auto asks before the job goes over it: the file names a
- * fabric, or this host has an InfiniBand port that is active and this program has UCX's part for
- * it. RoCE is Ethernet, and is used where it is named. */
+/* Would UCX open a network here? link.driver = auto asks this before the job uses UCX. Yes, if the
+ * configuration names a fabric, or if this host has an active InfiniBand port and this program has
+ * UCX's component for it. RoCE counts as Ethernet, and is used where it is named. */
 #include <dirent.h>
 #include <stdio.h>
 #include <string.h>

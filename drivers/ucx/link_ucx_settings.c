@@ -1,8 +1,8 @@
-/* What UCX is told.
+/* The configuration that UCX is given.
  *
- * UCP checks its own keys at once. It keeps keys of transports for later and says "OK" to them,
- * also where no transport has such a key. ucp_init() then warns of that, and the open fails by it
- * (1.23 says it in its debug log alone). */
+ * UCP checks its own keys at once. It keeps keys of transports for later and answers UCS_OK, even
+ * if no transport has such a key. ucp_init() then warns of that, and the open fails by the warning
+ * (1.23 writes it to its debug log only). */
 #include "drivers/ucx/link_ucx.h"
 
 #include <stdio.h>
@@ -18,7 +18,7 @@ static gf_status setting_apply(struct gf_ucx *ucx, ucp_config_t *config, const c
 {
     char missing[GF_TEXT_MAX];
     ucs_status_t status = ucp_config_modify(config, key, value);
-    /* 1.23 refuses a key that belongs to no transport here: ucp_init() says which one is
+    /* 1.23 refuses a key that belongs to no transport here; ucp_init() names the one that is
      * missing. */
     if ((status != UCS_OK) && !is_ucps &&
         gf_ucx_missing_text(ucx->setup.transports, missing, sizeof missing))

@@ -37,8 +37,8 @@ static const struct unset {
     char value[8];
 } unset[] = {{GF_UCX_SIGNALS_KEY, "none"}, {"UCX_DEBUG_SIGNO", "0"}};
 
-/* UCX reads its environment by this (`ld --wrap`), so nobody's environment is changed. A value that
- * the user set stays. */
+/* UCX reads its environment by this function (`ld --wrap`), so no environment is changed. A value
+ * that the user set stays. */
 char *__real_getenv(const char *name);
 char *__wrap_getenv(const char *name);
 char *__wrap_getenv(const char *name)

@@ -12,11 +12,16 @@ run() { # who is silent for an eighth of join_timeout is left behind, and a busy
     job_start "-n $1 --elastic" --steps $steps --set "link.private_memory=$4" --set rendezvous.join_timeout=24s \
         --set exchange.timeout=2s --set link.idle=sleep || return 1
     nap "$3"
+    before='' after=''
+    # shellcheck disable=SC2046 # words
+    [ "$5$4" != STOPfalse ] || before=$(regions $(seq 0 $(($1 - 1)) | grep -vx "$2"))
     began=$(date +%s%N)
     signal "$5" "$2"
     [ "$5" = STOP ] || let_end # who has got the signal cannot end before it any more
     wait_for $(($1 - 1)) 'elastic: rank' >/dev/null
     echo $(($(date +%s%N) - began)) >>"$scratch/times.$5.$4"
+    # shellcheck disable=SC2046 # words
+    [ "$5$4" != STOPfalse ] || after=$(regions $(seq 0 $(($1 - 1)) | grep -vx "$2"))
     [ "$5" = KILL ] || { signal CONT "$2"; wait_for $(($1 - 1)) ' 1 came in, 0 left$' >/dev/null; }
     job_end
 }
@@ -48,6 +53,10 @@ stopped() { # RANKS VICTIM MS TRANSPORTS: silent past the deadline it is left ou
     run "$@" STOP
     code=$?
     own_files "$1" none || code=$?
+    # it may still write into what they had
+    for region in $before; do
+        case "$region:$after" in ?:*) ;; *:*"$region"*) echo "$before, then $after"; return 1 ;; esac
+    done
     [ $code -eq 0 ] || { echo "exit $code"; show; return 1; }
     grep -q "went on without rank $2: it has come in again" "$scratch/log" &&
     grep -q "elastic: rank $2 of $1 is rank . of $1 from step" "$scratch/log" &&

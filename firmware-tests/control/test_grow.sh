@@ -9,10 +9,15 @@ set -u
 grows_and_leaves() { # TRANSPORTS LEAVER
     job_start "-n 2 --max 3" --batch 32 --steps 1000 --set "link.private_memory=$1" --set rendezvous.join_timeout=40s \
         --set exchange.timeout=10s --set link.idle=sleep || return 1
+    before=$(regions 0 1)
     kill -USR1 "$(cat /proc/$job/task/$job/children)" # gf-run, below timeout
     wait_for 1 'member 2 came in as rank 2 of 3' || return 1
     signal USR1 "$2"
     wait_for 1 "rank $2 of 3 has left"
+    if [ "$2" = 2 ]; then # each is done with the others' regions when it is READY: they stay
+        after=$(regions 0 1)
+        [ "$before" = "$after" ] && [ -n "$after" ] || { echo "$before, then $after"; kill $job; return 1; }
+    fi
     job_end
     code=$?
     [ $code -eq 0 ] && grep -q "rank $2 of 3 has left" "$scratch/log" && ! grep -q 'died' "$scratch/log" &&

@@ -163,6 +163,7 @@ TEST(regions_of_two_sizes_are_not_shared)
     node_ranks_close(ranks, 3);
 }
 
+/* Rank 0 is not done yet as rank 1 is reset. */
 TEST(a_reset_takes_other_memory)
 {
     node_ranks_open(ranks, 2, REGION, REQS);
@@ -175,8 +176,8 @@ TEST(a_reset_takes_other_memory)
         post_send(0, 1, 5, data[0][0], 100, 0);
         post_send(0, 1, 6, data[0][0], 100000, 1);
         post_recv(1, 0, 9, data[1][0], 10, 0);
-        for (uint32_t r = 0; r < 2; r++) {
-            assert_int_equal(gf_node_reset(ranks[r].node, generation, r, 2), GF_OK);
+        for (uint32_t r = 2; r-- > 0;) {
+            assert_int_equal(gf_node_reset(ranks[r].node, generation, r, 2, true), GF_OK);
             assert_int_equal(ranks[r].link.region[0], 0);
             assert_null(gf_node_map(ranks[r].node, 1 - r));
         }
@@ -195,6 +196,53 @@ TEST(a_reset_takes_other_memory)
     node_ranks_close(ranks, 2);
 }
 
+static ino_t memory_of(const struct node_rank *one)
+{
+    struct stat at;
+    assert_int_equal(fstat(one->node->memory_fd, &at), 0);
+    return at.st_ino;
+}
+
+/* Of rank 0, which goes on with rank 1. What became of rank 2 decides. */
+TEST(memory_stays_where_nobody_else_can_write_there_any_more)
+{
+    static const struct {
+        bool first_finishes;
+        bool last_finishes;
+        bool last_ends;
+        bool may_keep;
+        bool stays;
+    } rows[] = {{true, true, false, true, true},   {true, false, true, true, true},
+                {true, false, false, true, false}, {false, false, true, true, false},
+                {false, true, false, true, false}, {true, true, false, false, false},
+                {true, false, true, false, false}};
+    for (size_t i = 0; i < LENGTH(rows); i++) {
+        node_ranks_open(ranks, 3, REGION, REQS);
+        const ino_t before = memory_of(&ranks[0]);
+        unsigned char *theirs = gf_node_map(ranks[2].node, 0);
+        unsigned char *late = theirs + REGION / 2;
+        memset(theirs, 7, REGION);
+        post_send(1, 0, 5, data[1][0], 100, 0);
+        (void)gf_node_progress(ranks[0].node);
+        gf_node_finish(ranks[0].node);
+        assert_null(gf_node_map(ranks[0].node, 1));
+        if (rows[i].first_finishes) gf_node_finish(ranks[1].node);
+        if (rows[i].last_finishes) gf_node_finish(ranks[2].node);
+        if (rows[i].last_ends) node_rank_close(&ranks[2]);
+        for (uint32_t r = 0; r < 2; r++)
+            assert_int_equal(gf_node_reset(ranks[r].node, 2, r, 2, rows[i].may_keep), GF_OK);
+        if ((memory_of(&ranks[0]) == before) != rows[i].stays) fail_msg("row %zu", i);
+        if (!rows[i].last_finishes && !rows[i].last_ends) *late = 9; /* it wakes up */
+        assert_int_equal(ranks[0].link.region[0], 0);
+        assert_memory_equal(ranks[0].link.region, ranks[0].link.region + 1, REGION - 1);
+        assert_true(node_ranks_connect(ranks, 2));
+        post_recv(0, 1, 6, data[0][0], 50, 0);
+        post_send(1, 0, 6, data[1][0], 50, 0);
+        assert_int_equal(node_ranks_end(ranks, 2, 0, 0), GF_OK);
+        node_ranks_close(ranks, rows[i].last_ends ? 2 : 3);
+    }
+}
+
 /* Of three ranks the first leaves and comes back as the last. */
 TEST(a_reset_gives_each_its_rank_of_the_next_generation)
 {
@@ -207,7 +255,7 @@ TEST(a_reset_gives_each_its_rank_of_the_next_generation)
         ranks[2] = first;
         for (uint32_t r = 0; r < 3; r++) ranks[r].node->link = &ranks[r].link;
         for (uint32_t r = 0; r < world; r++) {
-            assert_int_equal(gf_node_reset(ranks[r].node, generation, r, world), GF_OK);
+            assert_int_equal(gf_node_reset(ranks[r].node, generation, r, world, true), GF_OK);
             assert_ptr_equal(gf_node_map(ranks[r].node, r), ranks[r].link.region);
         }
         assert_true(node_ranks_connect(ranks, world));
@@ -342,8 +390,8 @@ TEST(damaged_offers_are_refused_or_ignored)
         gf_node_serve(ranks[1].node);
         if (round % 16 != 15) continue;
         /* one answer a peer and generation */
-        assert_int_equal(gf_node_reset(ranks[0].node, 1, 0, 2), GF_OK);
-        assert_int_equal(gf_node_reset(ranks[1].node, 1, 1, 2), GF_OK);
+        assert_int_equal(gf_node_reset(ranks[0].node, 1, 0, 2, true), GF_OK);
+        assert_int_equal(gf_node_reset(ranks[1].node, 1, 1, 2, true), GF_OK);
         gf_node_offer_put(ranks[1].node, (unsigned char *)&offer);
     }
     node_ranks_close(ranks, 2);
@@ -612,7 +660,7 @@ TEST(a_signal_while_memory_is_taken_ends_nothing)
         assert_int_equal(node_rank_open(&ranks[0]), rows[i].status);
         if (rows[i].status == GF_OK) {
             assert_true(ranks[0].node->shared);
-            assert_int_equal(gf_node_reset(ranks[0].node, 2, 0, 2),
+            assert_int_equal(gf_node_reset(ranks[0].node, 2, 0, 2, false),
                              GF_OK); /* the next generation */
             node_rank_close(&ranks[0]);
         } else {
@@ -1066,6 +1114,63 @@ TEST(a_peer_that_is_killed_leaves_what_it_had_announced)
     }
 }
 
+/* Opens this one of two processes, which tell each other their offers, and connects it. */
+static gf_status met(struct node_rank *one, int pipes[2][2])
+{
+    const uint32_t own = one->rank;
+    const uint32_t peer = 1 - own;
+    const size_t bytes = sizeof one->offer;
+    unsigned char theirs[GF_NODE_OFFER_BYTES];
+    gf_status status = node_rank_open(one);
+    if (status != GF_OK) return status;
+    gf_node_offer_put(one->node, one->offer);
+    if ((write(pipes[own][1], one->offer, bytes) != (ssize_t)bytes) ||
+        (read(pipes[peer][0], theirs, bytes) != (ssize_t)bytes))
+        return GF_ERR_SYSTEM;
+    do status = gf_node_connect(one->node, peer, theirs, bytes, node_now_ns());
+    while (status == GF_AGAIN);
+    return status;
+}
+
+static void pipes_close(int pipes[2][2])
+{
+    for (int i = 0; i < 4; i++) (void)close(pipes[i / 2][i % 2]);
+}
+
+/* The socket of a process that was killed is closed, that of one that is stopped is not. */
+TEST(memory_stays_if_its_last_user_was_killed_and_not_if_it_is_stopped)
+{
+    static const int by[] = {SIGKILL, SIGSTOP};
+    for (size_t i = 0; i < LENGTH(by); i++) {
+        pid_t child;
+        int status;
+        int pipes[2][2];
+        node_ranks_begin(ranks, 2, REGION, REQS);
+        assert_int_equal(pipe(pipes[0]) | pipe(pipes[1]), 0);
+        IN_CHILD(child)
+        {
+            (void)alarm(60);
+            (void)met(&ranks[1], pipes);
+            for (;;) (void)pause();
+        }
+        (void)alarm(60);
+        assert_int_equal(met(&ranks[0], pipes), GF_OK);
+        const ino_t before = memory_of(&ranks[0]);
+        (void)kill(child, by[i]);
+        assert_int_equal(waitpid(child, &status, WUNTRACED), child);
+        gf_node_finish(ranks[0].node);
+        assert_int_equal(gf_node_reset(ranks[0].node, 2, 0, 1, true), GF_OK);
+        assert_int_equal(memory_of(&ranks[0]) == before, by[i] == SIGKILL);
+        if (by[i] == SIGSTOP) {
+            (void)kill(child, SIGKILL);
+            assert_int_equal(child_ended(child), 1000 + SIGKILL);
+        }
+        (void)alarm(0);
+        node_rank_close(&ranks[0]);
+        pipes_close(pipes);
+    }
+}
+
 /* A rank that sleeps is woken by what comes for it, and by what it waits for at the receiver. */
 TEST(a_sleeper_is_woken)
 {
@@ -1073,24 +1178,14 @@ TEST(a_sleeper_is_woken)
     node_ranks_begin(ranks, 2, REGION, REQS);
     int pipes[2][2];
     assert_int_equal(pipe(pipes[0]) | pipe(pipes[1]), 0);
-    IN_CHILD(child)
-    {
-        ranks[0].rank = 1;
-    }
+    fflush(NULL);
+    child = fork();
     uint32_t own = (child == 0) ? 1 : 0;
     uint32_t peer = 1 - own;
     struct node_rank *one = &ranks[own];
-    gf_status status = GF_AGAIN;
-    bool right = node_rank_open(one) == GF_OK;
+    bool right = true;
     (void)alarm(60);
-    gf_node_offer_put(one->node, one->offer);
-    right =
-        right &&
-        write(pipes[own][1], one->offer, sizeof one->offer) == (ssize_t)sizeof one->offer &&
-        read(pipes[peer][0], ranks[peer].offer, sizeof one->offer) == (ssize_t)sizeof one->offer;
-    while (status == GF_AGAIN)
-        status =
-            gf_node_connect(one->node, peer, ranks[peer].offer, sizeof one->offer, node_now_ns());
+    gf_status status = met(one, pipes);
     uint32_t sleeps = 0;
     uint32_t late = 0;
     for (uint32_t i = 0; (i < 2000) && right && (status == GF_OK); i++) {
@@ -1116,7 +1211,7 @@ TEST(a_sleeper_is_woken)
         assert_int_equal(child_ended(child), 0);
         assert_true(right && (status == GF_OK) && (sleeps > 100));
         node_rank_close(one);
-        for (int i = 0; i < 4; i++) (void)close(pipes[i / 2][i % 2]);
+        pipes_close(pipes);
         (void)alarm(0);
         return;
     }

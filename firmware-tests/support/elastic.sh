@@ -42,6 +42,15 @@ moves() {
     kill -0 $job 2>/dev/null || { echo "it ended"; show; }
 }
 signal() { kill "-$1" "$(cat "$scratch/pid.$2")"; } # SIGNAL RANK
+# regions RANK..: which memory each of them has as its exchange region
+regions() {
+    for rank in "$@"; do
+        pid=$(cat "$scratch/pid.$rank")
+        for fd in "/proc/$pid/fd"/*; do
+            case $(readlink "$fd") in /memfd:gradientflow*) echo "$rank $(stat -L -c %i "$fd")" ;; esac
+        done
+    done
+}
 # undisturbed OPTION..: the accuracy of a job of one rank: that of any number
 undisturbed() {
     timeout 200 "$BUILD/gf-train" $small "$@" >"$scratch/whole" 2>&1

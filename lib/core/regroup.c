@@ -190,8 +190,10 @@ static gf_status await_progress(gf_context *gf)
     return (gf_generation_enter(gf, &to, &fault) < 0) ? unlinked(gf, &fault) : GF_AGAIN;
 }
 
+/* What a device is given works late, so nothing is said of it. */
 static void await_begin(gf_context *gf, bool planned)
 {
+    if (!gf->on_device && (gf->link->driver->finish != NULL)) gf->link->driver->finish(gf->link);
     gf_control_ready(gf->control, &gf->change.own, planned, gf->change.leaves);
     gf->opening.renewed = false;
     gf->change.state = GF_CHANGE_AWAIT;

@@ -15,7 +15,8 @@
  *
  * After a failure this rank has nothing under way. Peers that have not noticed the failure may
  * still write to its exchange region, and to nothing else. So the region's content is undefined
- * until the link's reset() maps another one, which those peers' mappings do not reach. */
+ * until the link's reset(). Unless all of those peers are known to be done, reset() maps another
+ * region, which their mappings do not reach. */
 #include "ops/node/direct.h"
 
 /* ---- where blocks lie ---- */
