@@ -53,6 +53,7 @@ stopped() { # RANKS VICTIM MS TRANSPORTS: silent past the deadline it is left ou
     run "$@" STOP
     code=$?
     own_files "$1" none || code=$?
+    steps=1000 every=10
     # it may still write into what they had
     for region in $before; do
         case "$region:$after" in ?:*) ;; *:*"$region"*) echo "$before, then $after"; return 1 ;; esac
