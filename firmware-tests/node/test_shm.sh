@@ -112,12 +112,14 @@ else skip nothing_is_left_by_a_kill "needs a mount and an IPC namespace"; fi
 
 # Rank 0 as root, rank 1 as another user, each with a key of its own with the same bytes; or without.
 ended() { [ "$code0 $code1" = "$1" ] || { cat "$scratch/log.0" "$scratch/log.1"; return 1; }; }
-users() { # NAME CODE TEXT KEYS SETTING
+# NAME CODE TEXT KEYS SETTING [SETTING-OF-RANK-1]: where there is one, rank 1 comes once rank 0 listens
+users() {
     case=$1 code=$2 text=$3 keys=$4
     GF_WORLD=2 GF_RANK=0 timeout 100 $perf $small $5 \
         ${keys:+--set rendezvous.key_file=$scratch/key.0} >"$scratch/log.0" 2>&1 &
+    [ -z "${6:-}" ] || await 60 grep -q "@gradientflow-$GF_ADDRESS-0$" /proc/net/unix
     GF_WORLD=2 GF_RANK=1 timeout 100 setpriv --reuid 4711 --regid 4711 --clear-groups \
-        $perf $small $5 ${keys:+--set rendezvous.key_file=$scratch/key.1} >"$scratch/log.1" 2>&1
+        $perf $small $5 ${6:-} ${keys:+--set rendezvous.key_file=$scratch/key.1} >"$scratch/log.1" 2>&1
     code1=$?
     wait $!
     code0=$?
@@ -138,7 +140,7 @@ users of_two_users_one_uses_the_network 0 '' keys ''
 users and_may_be_told_to 0 '' keys '--set link.private_memory=true'
 users of_two_users_without_a_key 1 \
     '(user 4711 at the other end, this job|user 0 listens at @.*, this rank) is of user' '' \
-    '--set rendezvous.join_timeout=5s'
+    '--set rendezvous.join_timeout=8s' '--set rendezvous.join_timeout=2s'
 # Another user is there first, as rank 0: nobody joins him, and rank 0 of this user ends with his name.
 GF_WORLD=2 GF_RANK=0 timeout 100 setpriv --reuid 4711 --regid 4711 --clear-groups $perf $small \
     >"$scratch/log.first" 2>&1 &
