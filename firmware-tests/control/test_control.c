@@ -583,6 +583,22 @@ TEST(members_end_and_name_the_coordinator_that_stays_away)
     control_world_close(&world);
 }
 
+/* .. for join_timeout, whatever they wait for: silence counts while a member is connected. */
+TEST(who_waits_for_a_coordinator_that_is_away_is_patient)
+{
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    world.procs[1].stopped = true;
+    control_world_kill(&world, 2);
+    wait_for(0, GF_MEMBER_READY);
+    control_world_coordinator_end(&world);
+    control_world_quiet(&world, 6 * SECOND);
+    assert_int_equal(control_world_state(&world, 0), GF_MEMBER_READY);
+    control_world_quiet(&world, 3 * SECOND);
+    assert_non_null(strstr(gf_member_error(world.procs[0].member)->text, "cannot be reached"));
+    control_world_close(&world);
+}
+
 TEST(a_coordinator_that_never_comes_is_a_deadline_of_the_join)
 {
     control_world_open(&world, 2, 1);
