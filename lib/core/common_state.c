@@ -127,6 +127,7 @@ static void words_post(gf_context *gf)
 /* Whole pools travel, gaps included: a flat range of one is the same range of all. Momentum that is
  * each rank's own (as the words say) stays so; a rank that had not divided it yet has no share of
  * it. */
+_Static_assert(GF_OPTIMIZER_POOLS == 4, "a rank that comes in is given each pool here");
 static gf_status pools_post(gf_context *gf)
 {
     bool local = (words_flags(gf) & FLAG_LOCAL) != 0;

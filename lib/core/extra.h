@@ -13,7 +13,7 @@ uint64_t gf_extra_hash(const struct gf_config *config); /* of names and sizes; 0
 /* Adds fields to a summary (gf_config_summary()): how many regions, then "state_extra[1]=m:1600B",
  * as many as fit. */
 void gf_extra_summary(const struct gf_config *config, char *summary, size_t bytes);
-/* this library applies a step, or is told of it (gf_updated()) */
+/* This library applies a step, or the program reports that it did (gf_updated()). */
 bool gf_has_weights(const gf_context *gf);
 /* The last step is whole and was not applied to them. */
 bool gf_step_is_unapplied(const gf_context *gf);
@@ -26,7 +26,7 @@ void gf_extra_load(const gf_context *gf, const unsigned char *from);
  * from where it lies, in whole words; then the rests, which are small ones and the last bytes of
  * large ones, many in a message, through a stage in control memory. */
 uint64_t gf_extra_stage_bytes(const struct gf_config *config);
-/* Words of the first such region from *next on, which is then behind it; 0: there is no more. */
+/* Words of the first such region from *next on, which is then after it; 0: there are no more. */
 uint64_t gf_extra_bulk(const gf_context *gf, uint32_t *next, gf_mem *data_out);
 /* Words of the message that holds the rests of regions first .. *end_out - 1; 0: there is no
  * more. */

@@ -1,16 +1,19 @@
-/* What a rank does between polls with link.idle = auto. It yields its core after each poll, which
- * costs nothing where nobody else wants it and lets a rank on that core go on at once; after
- * GF_IDLE_YIELDS of them in one wait it sleeps until a descriptor or a peer's flag wakes it. A
- * yield longer than GF_IDLE_LONG_NS gave a time slice away, and GF_IDLE_SLICES of them with hardly
- * anything between went to somebody who computes: for a while the rank then sleeps at once, and for
- * twice as long where the next yield after it is a long one too. (Before it idles at all it looks
- * for flags for some microseconds: wait.c.)
+/* What a rank does between polls with link.idle = auto. (Before that it looks for flags for some
+ * microseconds: wait.c.)
+ *
+ * The rank yields its core after each poll. That costs nothing where no other thread wants the
+ * core, and a rank that shares it continues at once. After GF_IDLE_YIELDS yields in one wait it
+ * sleeps until a descriptor or a peer's flag wakes it.
+ *
+ * A yield longer than GF_IDLE_LONG_NS gave a time slice away. GF_IDLE_SLICES of them with hardly
+ * anything between went to a thread that computes. Then yields are banned for a while, and the rank
+ * sleeps at once; the ban is twice as long where the next yield after it is a long one, too.
  *
  * Yields are counted, not timed, so that one of many ranks does not sleep early. Fewer slices than
- * that are an accident: one rank that sleeps makes each operation of all ranks some times longer,
- * which costs more than they do. No rank spins, so the answer does not depend on what the others
- * take this one for, and no state keeps itself: a ban ends by itself, and a rank that sleeps makes
- * nobody's yield long. */
+ * GF_IDLE_SLICES are an accident: one rank that sleeps makes each operation of all ranks several
+ * times longer, which costs more than those slices. No rank spins, so what one rank does never
+ * depends on what the others believe of it. No state keeps itself up: a ban ends by itself, and a
+ * rank that sleeps makes no other rank's yield long. */
 #ifndef GF_IDLE_H
 #define GF_IDLE_H
 
@@ -33,7 +36,7 @@ struct gf_idling {
     uint32_t slices;      /* long yields in a row */
 };
 
-/* Yield, in a wait with so many idle polls since something moved? Else sleep. */
+/* Does a rank yield in a wait with so many idle polls since something moved? Else it sleeps. */
 static inline bool gf_idle_yields(const struct gf_idling *idling, uint32_t polls, uint64_t now_ns)
 {
     return (polls <= GF_IDLE_YIELDS) && (now_ns >= idling->no_yield_ns);

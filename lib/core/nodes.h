@@ -12,9 +12,9 @@ struct gf_nodes {
     bool used;
 };
 
-/* What this rank says of itself; then, once that is summed over all ranks, who makes up which node.
- * Where memory is not shared by whole nodes, an error that names who if hierarchy was asked for by
- * name; auto goes on without it. */
+/* Fills in this rank's words; then, once they are summed over all ranks, finds which ranks make up
+ * which node. Where some rank does not share memory with its whole node, that is an error that
+ * names it if hierarchy was asked for by name; auto does without hierarchy. */
 bool gf_nodes_wanted(const struct gf_config *config);
 /* auto took hierarchy, though the links of all ranks read their devices' memory: good only where
  * some node sums from device to device. */

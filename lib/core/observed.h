@@ -20,14 +20,15 @@ struct gf_late {
 
 /* Why a step is skipped, as its warning says. */
 enum { GF_SKIP_VALUES, GF_SKIP_SUM, GF_SKIP_NORM, GF_SKIP_REASONS };
-/* Steps skipped for one reason: a warning tells the first, and then each time that they doubled. */
+/* Steps skipped for one reason: a warning comes at the first one, then each time their number has
+ * doubled. */
 struct gf_skips {
     uint64_t count, first_step;
 };
 
 struct gf_observed {
     struct gf_skips skips[GF_SKIP_REASONS];
-    uint64_t uneven;       /* steps whose samples are not what average takes them for */
+    uint64_t uneven;       /* steps whose samples do not fit exchange.average */
     uint32_t taken_in_row; /* steps that were not skipped */
     struct gf_trace trace;
     struct gf_stats stats;

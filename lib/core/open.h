@@ -1,4 +1,4 @@
-/* Opening and closing, and where a context is between them. */
+/* Opening and closing, and the phases of a context between them. */
 #ifndef GF_OPEN_H
 #define GF_OPEN_H
 
@@ -22,7 +22,7 @@ typedef enum gf_phase {
     GF_PHASE_AGREE, /* on the way into another generation without a failure */
     GF_PHASE_STEP,
     GF_PHASE_LEAVE, /* waits until the others leave too */
-    GF_PHASE_LEFT,  /* gf_leave(): the others go on without it */
+    GF_PHASE_LEFT,  /* gf_leave(): the others continue without it */
     GF_PHASE_FAILING,
     GF_PHASE_FAILED,
     GF_PHASE_CLOSED
@@ -31,9 +31,9 @@ typedef enum gf_phase {
 struct gf_opening {
     uint64_t foreign_before;          /* resident bytes before */
     uint64_t wire_base, message_base; /* link counters when it ended */
-    uint64_t leave_ns;                /* LEAVE: nobody is waited for beyond this */
-    bool leave_logged;                /* .. but where the coordinator runs here, which was said */
-    uint64_t join_ns;                 /* JOIN: a generation is awaited until then */
+    uint64_t leave_ns;                /* LEAVE waits for the others until then, */
+    bool leave_logged;                /* .. but longer where the coordinator runs here: logged */
+    uint64_t join_ns;                 /* JOIN waits for a generation until then */
     struct gf_link_setup link_setup;  /* of each link that the context opens */
     void *link_state;
     uint32_t link_generation; /* that the link is for, */

@@ -27,7 +27,7 @@ struct gf_pool_tensor {
     uint32_t flags;
     /* the tensor whose event says, on a device, that this one is computed */
     uint32_t declared_with;
-    gf_event_handle event; /* the appliance's that says so instead; 0: the library's */
+    gf_event_handle event; /* the appliance's event for the same; 0: the library has its own */
     uint8_t type;          /* gf_type of the gradient */
     uint8_t ready;         /* in this step: declared */
     uint8_t sparse;        /* lies in the sparse part */
@@ -55,16 +55,16 @@ struct gf_buffer {
     uint8_t sparse;       /* of the sparse part */
 };
 
-/* Places tensors[tensor_count]: fills table[tensor_count] where it is given, sizes always. Both
- * calls of the one walk see the same. GF_ERR_PARAM with a line in error_out[256]. */
+/* Gives each of tensors[tensor_count] its offset: fills table[tensor_count] where it is given, and
+ * sizes always. Measuring and opening both call this. GF_ERR_PARAM has a line in error_out[256]. */
 gf_status gf_pool_layout(const struct gf_config *config, const struct gf_tensor *tensors,
                          uint32_t tensor_count, struct gf_pool_tensor *table,
                          struct gf_pool_sizes *sizes_out, char *error_out);
 
-/* A buffer of more is cut: exchange.cut_bytes, but not what fuse_bytes has just put together, nor
- * so that a rank's block of a ring falls below a slice: with hundreds of ranks the latency of its
- * moves is what a piece costs. Of the job's first world, so that a shrink does not ask for more
- * buffers. */
+/* A buffer of more bytes is cut. This is exchange.cut_bytes, but at least fuse_bytes, and so much
+ * that a rank's block of a ring is at least a slice: with hundreds of ranks the latency of its
+ * steps is what a piece costs. It is computed for the job's first world, so that a smaller world
+ * does not need more buffers. */
 static inline uint64_t gf_pool_cut_bytes(const struct gf_config *config)
 {
     uint64_t cut = config->exchange.cut_bytes;

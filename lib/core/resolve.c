@@ -53,7 +53,7 @@ static gf_status identity_resolve(struct gf_layout *layout, const char *address_
     layout->nameless = identity.nameless && (config->job.id == 0);
     layout->world_unsaid = (config->job.world == 0);
     if (status != GF_OK) layout->local = config->job.rank;
-    if (config->job.world == 0) config->job.world = 1; /* no launcher, nothing said: a job of one */
+    if (config->job.world == 0) config->job.world = 1; /* no launcher, no key: a job of one */
     if (config->job.world_max == 0) config->job.world_max = config->job.world;
     if ((config->job.world_max > GF_WORLD_MAX) || (config->job.world > config->job.world_max) ||
         (config->job.rank >= config->job.world_max)) {
@@ -140,14 +140,15 @@ static gf_status rejoin_check(const struct gf_layout *layout, char *error_out)
     return gf_config_refuse(error_out, GF_ERR_CONFIG, "rendezvous.rejoin: %s", wrong);
 }
 
-/* Of a job of one a name is not asked for; this one is the same everywhere. */
+/* In a job of one rank no name is resolved; this one is the same everywhere. */
 static bool leads_nowhere(const char *address)
 {
     static const char here[] = "localhost:";
     return gf_ip_loopback(address) || (strncmp(address, here, sizeof here - 1) == 0);
 }
 
-/* Whoever is one of several ranks and was not told so trains by itself, and nothing fails. */
+/* A process that should be one of several ranks, and is not configured so, trains by itself without
+ * any failure: this warns of it. */
 static void alone_say(const struct gf_layout *layout)
 {
     const struct gf_config *config = &layout->config;
@@ -168,7 +169,7 @@ static void alone_say(const struct gf_layout *layout)
                                          : "");
 }
 
-/* The same on all ranks, where more than one job may be: without it two of them could be one. */
+/* Without an id of the job two jobs at one address could become one: this warns of it. */
 static void nameless_say(const struct gf_layout *layout)
 {
     const struct gf_config *config = &layout->config;
@@ -190,7 +191,7 @@ static gf_status name_find(struct gf_layout *layout, char *error_out)
     char numeric[GF_TEXT_MAX] = "";
     char why[256] = "this program resolves no names (config.resolve): a numeric IP:port is needed";
     gf_status status = GF_ERR_CONFIG;
-    /* what is neither is the control channel's to refuse */
+    /* the control channel refuses what is neither */
     if (!gf_address_named(address)) return GF_OK;
     if (config->resolve != NULL) status = config->resolve(address, 0, numeric, why);
     if (status == GF_AGAIN) {

@@ -9,8 +9,8 @@
 #include "lib/core/choose.h"
 #include "lib/core/vote.h"
 
-/* As doubles; every rank adds the same two at a time, so all get the same bits: of two NaNs a CPU
- * keeps the first. */
+/* Adds two words as doubles. Every rank adds the same two at a time, so all get the same bits; of
+ * two NaNs a CPU keeps the first. */
 static void metric_add(uint64_t *into, const uint64_t *from)
 {
     double sum;
@@ -33,7 +33,7 @@ static void norms_add(uint64_t *into, const uint64_t *from)
     memcpy(into, sums, sizeof sums);
 }
 
-/* Of those that wait each rank knows what it was told last. */
+/* How many processes wait to come in: each rank knows the number that it received last. */
 static void waiting_add(uint64_t *into, uint64_t from)
 {
     const uint64_t joiners = UINT32_MAX;
@@ -49,7 +49,7 @@ static void waiting_add(uint64_t *into, uint64_t from)
 #define RANK_MASK ((1u << GF_VOTE_RANK_BITS) - 1)
 #define WAIT_MASK ((UINT64_C(1) << (64 - GF_VOTE_RANK_BITS)) - 1) /* 26 days */
 
-/* dst and src have the same offset in two vectors; dst tells which words these are. */
+/* dst and src have the same offset in two vectors; that of dst says which words these are. */
 static gf_status vote_reduce(void *arg, gf_mem dst, gf_mem src, uint64_t word_count)
 {
     const gf_context *gf = arg;
@@ -83,7 +83,7 @@ void gf_skip_none(gf_context *gf)
         memset(gf->observed.skips, 0, sizeof gf->observed.skips);
 }
 
-/* A cause that stays would fill the log, and one line of it is worth as much as a thousand. */
+/* A cause that stays would fill the log, and a thousand equal lines say no more than one. */
 bool gf_skip_is_news(gf_context *gf, uint32_t reason, char text_out[GF_SKIP_TEXT_BYTES])
 {
     struct gf_skips *skips = &gf->observed.skips[reason];
@@ -138,9 +138,9 @@ static void sum_tell(gf_context *gf, const uint64_t *words)
         gf->tensors[location.tensor].name, (unsigned long long)location.elem, help, many);
 }
 
-/* Nobody finds out why a run learns worse whose ranks weigh otherwise than the program believes:
- * one that forgot to say its samples counts as one, and with the mean over ranks no samples count.
- * Told at the first, second, fourth .. such step. */
+/* A run learns worse, and nothing shows why, where ranks have other weights than the program
+ * believes: a rank that did not call gf_step_samples() counts as one sample, and with the mean over
+ * ranks no samples count. The warning comes at the first, second, fourth .. such step. */
 static void samples_tell(gf_context *gf, const uint64_t *words)
 {
     const uint32_t said = (uint32_t)(words[GF_VOTE_WAITING] >> GF_VOTE_SAID_BIT);

@@ -1,13 +1,13 @@
-/* The small agreement at the end of a step: finite or not, who was first, how many samples the
- * gradients stand for, who was slow. One vector of 64-bit words; of a sparse step, the norms of the
- * chunks follow, two floats a word (summed). */
+/* The small agreement at the end of a step: whether all values were finite and where the first was
+ * that was not, how many samples the gradients stand for, and which rank was slow. It is one vector
+ * of 64-bit words. In a sparse step the scores of the chunks follow, two floats a word (summed). */
 #ifndef GF_VOTE_H
 #define GF_VOTE_H
 
 #include "gradientflow.h"
 
-/* In brackets how all ranks' words are combined. "The vote before" is when all were last together,
- * to within a small message: an exchange does not end everywhere at once. */
+/* In brackets: how all ranks' words are combined. Times count from the vote before, which ends on
+ * all ranks at the same time to within a small message; an exchange does not. */
 enum {
     GF_VOTE_BAD,       /* local values that were not finite (sum) */
     GF_VOTE_FIRST_BAD, /* the first of them, as a key of finite.h (lowest) */
@@ -23,7 +23,7 @@ enum {
     GF_VOTE_FIRST, /* the same time, without the rank (lowest) */
     /* how long a rank did not poll though it had nothing to compute, above the rank (highest) */
     GF_VOTE_STILL,
-    /* the step that a rank is in, above the rank (lowest, highest) */
+    /* the step that a rank is in, in the bits above the rank (lowest, highest) */
     GF_VOTE_BEHIND,
     GF_VOTE_AHEAD,
     GF_VOTE_METRIC, /* [GF_METRICS] gf_step_metric(), each a double (sum) */
@@ -44,8 +44,9 @@ bool gf_vote_post(gf_context *gf);
 #define GF_SKIP_TEXT_BYTES 64u
 bool gf_skip_is_news(gf_context *gf, uint32_t reason, char text_out[GF_SKIP_TEXT_BYTES]);
 void gf_skip_none(gf_context *gf); /* this step was not */
-/* After it. GF_ERR_MISMATCH: ranks are in different steps, as they have loaded states of different
- * ones. Messages carry the step in their tag; in the memory of a node nothing else tells. */
+/* After the vote. GF_ERR_MISMATCH: ranks are in different steps, because they have loaded states of
+ * different ones. Messages carry the step in their tag; in the memory of a node only this shows
+ * it. */
 gf_status gf_vote_check(gf_context *gf);
 
 #endif

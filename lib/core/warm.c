@@ -25,7 +25,7 @@ void gf_warm_post(gf_context *gf, gf_collective collective, float *data, uint64_
     GF_ASSERT(status == GF_OK);
 }
 
-/* Memory for flags was laid out for world_max ranks: in a job that may be larger than that there is
+/* Memory for flags is laid out for world_max ranks: a job that may have more than direct's most has
  * none. */
 static bool all_share(const gf_context *gf)
 {

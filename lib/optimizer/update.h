@@ -7,17 +7,24 @@
 
 #define GF_NORM_BYTES sizeof(double) /* of a square, a run's sum, and a ratio, a float */
 
-/* Pools; 0: there is none. */
+/* The pools of an optimizer come first; 0: it has none of that kind. Each is laid out (pools.c),
+ * saved (state.c) unless it follows from another one, and given to a rank that comes in
+ * (common_state.c): these files assert how many they know. */
+#define GF_OPTIMIZER_POOLS 4u
 struct gf_weights {
     gf_mem weight, momentum, half;
-    gf_mem moment2;   /* fp32, of adamw; momentum is its first moment */
-    uint64_t updates; /* gf_update() was applied so often */
+    gf_mem moment2; /* fp32, of adamw; momentum is its first moment */
+
+    uint64_t updates; /* how often gf_update() was applied */
     /* [tensor_count] each, GF_NORM_BYTES apart: squares of weights, of gradients, ratios; then
      * scratch of norm() */
     gf_mem norms;
     /* [tensor_count] tables for element ops, which read them during the call */
     union gf_update_list *list;
 };
+
+_Static_assert(offsetof(struct gf_weights, updates) == GF_OPTIMIZER_POOLS * sizeof(gf_mem),
+               "GF_OPTIMIZER_POOLS counts the pools");
 
 union gf_update_list { /* one of these, for each tensor */
     struct gf_norm norms[2];

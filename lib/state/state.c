@@ -33,6 +33,7 @@ static uint64_t part_bytes(uint64_t elem_count)
     return gf_align_up(elem_count * sizeof(float), 8);
 }
 
+_Static_assert(GF_OPTIMIZER_POOLS == 4, "each pool but half weights is saved here");
 static struct parts parts_of(const gf_context *gf)
 {
     const uint64_t all = gf->pool.elem_count;
