@@ -209,10 +209,11 @@ static void front_finish(struct gf_link *link)
     gf_node_finish(link->front->node);
 }
 
-/* A fabric's card writes where it was told to, and may keep what it had registered. */
+/* A fabric's card and a device write where they were told to, and may keep what they had
+ * registered. */
 static bool may_keep(const struct gf_link *link)
 {
-    return link->network != GF_NETWORK_FABRIC;
+    return (link->network != GF_NETWORK_FABRIC) && !link->front->setup.on_device;
 }
 
 /* The network lets go of the region before there is another one. */

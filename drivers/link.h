@@ -61,6 +61,7 @@ struct gf_link_setup {
     uint32_t local;           /* the local rank; where nobody knows it, the rank */
     bool huge_pages;
     bool private_memory; /* ranks of one node share nothing (drivers/node.h) */
+    bool on_device;      /* gradients lie on a device, which may write into the region */
     /* gf_link_front: which is open from the beginning, and their drivers; NULL: there is none */
     gf_network network;
     const struct gf_link_driver *networks[GF_NETWORKS];

@@ -75,6 +75,7 @@ struct gf_link_setup gf_layout_link(const struct gf_layout *layout, const struct
         .local = layout->local,
         .huge_pages = config->link.huge_pages,
         .private_memory = config->link.private_memory,
+        .on_device = layout->on_device,
         .networks = {NULL, layout->drivers.link, layout->drivers.fabric},
         .key_file = config->rendezvous.key_file,
         .trusted_fabric = config->link.trusted_fabric,
