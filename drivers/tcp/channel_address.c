@@ -37,8 +37,8 @@ gf_status gf_channel_address_set(struct channel *channel, struct gf_fault *fault
 
 /* ---- names ---- */
 
-/* What the names of all jobs at this address begin with. With the address: jobs that nothing else
- * tells apart, as bare starts, meet at different ones. */
+/* What the names of all jobs at this address begin with. It holds the address, by which jobs
+ * without an id of their own (started by hand) differ. */
 static int name_begin(const struct channel *channel, char name_out[GF_SOCKET_NAME_BYTES])
 {
     char address[32]; /* of loopback */

@@ -47,7 +47,7 @@ static void leaving_end_oldest(struct channel *channel)
     gf_conn_close(channel, &channel->conns[at]);
 }
 
-/* Whoever has said nothing since it came in must not keep others out. */
+/* A connection that has sent no frame must not keep others out. */
 static void silent_end_oldest(struct channel *channel)
 {
     struct conn *found = NULL;
@@ -131,8 +131,8 @@ static void flush(struct channel *channel, struct conn *conn)
         } else if ((errno == EAGAIN) || (errno == EWOULDBLOCK)) {
             break;
         } else if (errno != EINTR) {
-            /* The end is reported by the reading side, after the last frame that arrived: it may
-             * say why. The kernel tells an error once. */
+            /* The reading side reports the end, after the last frame that arrived, which may have
+             * the reason. The kernel returns an error only once. */
             conn->broken = errno;
         }
     }
@@ -153,7 +153,7 @@ static void flush_counted(struct channel *channel, struct conn *conn, bool befor
     channel->unsent -= before;
 }
 
-/* spare: what else shall fit behind it */
+/* spare: so much room must be left after it */
 static bool put(struct channel *channel, struct conn *conn, uint32_t kind, const void *payload,
                 uint32_t bytes, uint32_t spare)
 {
@@ -238,8 +238,8 @@ static bool is_unacknowledged(const struct conn *conn)
            (info.tcpi_unacked > 0);
 }
 
-/* What comes to a closed connection resets it, and with it the last word, where that was lost on
- * the way the first time. */
+/* Bytes that arrive at a closed connection reset it. That would drop the last frame too, if it was
+ * lost the first time and is to be retransmitted. */
 void gf_conns_last_words(struct channel *channel)
 {
     bool waits = true;
@@ -258,7 +258,7 @@ void gf_conns_last_words(struct channel *channel)
     }
 }
 
-/* ---- what comes in ---- */
+/* ---- receiving ---- */
 
 __attribute__((format(printf, 5, 6))) static outcome ended(struct channel *channel,
                                                            const struct conn *conn,
@@ -295,10 +295,11 @@ static outcome forged(struct channel *channel, struct conn *conn,
                  "way");
 }
 
-/* Of a connection that ended by `error`, 0: it was closed. Silence is no proof. A kernel resets a
- * connection whose process has ended before it had read all that was here, and also one that it had
- * given up for silence, once another word comes: nothing here tells the two apart, as words may
- * come all that time where one direction is lost. At a unix socket there is no such silence. */
+/* How a connection ended by `error` (0: it was closed). Silence is no proof of a death. A kernel
+ * resets a connection whose process ended with unread bytes, and also one that it had given up for
+ * silence, once another packet arrives. This end cannot tell the two apart, because packets may
+ * arrive all that time where only one direction is lost. At a unix socket there is no such
+ * silence. */
 static gf_channel_end conn_end_of(const struct channel *channel, int error)
 {
     if ((error == 0) || (error == EPIPE)) return GF_CHANNEL_DIED;

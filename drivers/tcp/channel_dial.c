@@ -61,7 +61,7 @@ void gf_channel_dial_close(struct channel *channel)
     gf_dial_end(&channel->handshake, &channel->probe);
 }
 
-/* ---- what it comes to ---- */
+/* ---- outcomes ---- */
 
 static outcome dial_connected(struct channel *channel, struct gf_channel_event *event_out)
 {
@@ -84,7 +84,7 @@ static bool is_this_host(const struct gf_addr *addr)
     return gf_addr_is_loopback(addr) || (memcmp(addr->ip, any.ip, sizeof any.ip) == 0);
 }
 
-/* What else is known of why nobody is there. */
+/* What else may explain why no coordinator was met. */
 static void hint_put(const struct channel *channel, char *text_out, size_t bytes)
 {
     text_out[0] = '\0';
@@ -128,7 +128,8 @@ static void refused_by(struct channel *channel, const struct dial *dial)
     gf_channel_dial_close(channel);
 }
 
-/* One that has met its coordinator has met another job's at this address: its own may come back. */
+/* A member that had met its coordinator before was refused by another job's at the same address;
+ * its own may come back. */
 static outcome refused(struct channel *channel, struct gf_channel_event *event_out)
 {
     if (channel->met) return dial_ended(channel, GF_CHANNEL_BROKE, event_out);
@@ -136,7 +137,7 @@ static outcome refused(struct channel *channel, struct gf_channel_event *event_o
     return OUTCOME_NOTHING;
 }
 
-/* A port that refuses before anybody was met says that the coordinator has not begun. */
+/* A port that refuses before a coordinator was met: the coordinator has not begun yet. */
 static outcome dial_take(struct channel *channel, dial_event news,
                          struct gf_channel_event *event_out)
 {
@@ -150,8 +151,8 @@ static outcome dial_take(struct channel *channel, dial_event news,
     return OUTCOME_NOTHING;
 }
 
-/* Is who has refused the probe this job's coordinator? Anybody may listen at a port, and another
- * job of this user at either; a process of this user that has this job's id is no stranger. */
+/* Was the probe refused by this job's coordinator? Any user may listen at a port, and another job
+ * of this user at either address; a process of this user with this job's id is believed. */
 static bool probe_is_believed(const struct channel *channel)
 {
     const struct dial *dial = &channel->probe;

@@ -2,33 +2,34 @@
  *
  *     channel_tcp.c    the driver table: opening, polling, closing
  *     channel_conn.c   one connection: bytes to send, one frame being received, how it ends
- *     channel_take.c   the coordinator's end: who may come in
+ *     channel_take.c   the coordinator's end: which connections are accepted
  *     channel_dial.c   a member's end: it dials the coordinator
  *     channel_address.c  where the job meets: addresses, names, the listener
  *
  *     a connection   FREE -> UP -> FREE            the other end has ended it: ENDED
  *                             \-> LEAVING -> FREE  this end has: what was sent leaves first
  *
- * The last word of a connection that is closed on purpose is LEFT; GIVEN_UP is that of one which
- * broke, so that its other end takes nobody for dead. A close without either is the kernel's word
- * that the process has ended, and so is a port that refuses, once a coordinator was met there.
+ * The last frame of a connection that is closed on purpose is LEFT. That of a connection which
+ * broke is GIVEN_UP, so that the other end does not take the process for dead. A close without
+ * either proves that the process has ended, because its kernel closed it; so does a port that
+ * refuses, once a coordinator was met there.
  *
- * A job of one user of one host (a loopback address, neither a key nor `insecure`) does this at an
- * abstract unix socket instead of a port: the kernel says at both ends whose the other is.
- * Processes that differ in key or `insecure` would not meet there, so one that finds nobody also
- * dials where the others would be (GF_HELLO_PROBE). That dial is never accepted; the answer to it
- * is in the texts of ENDED. */
+ * A job of one user of one host (a loopback address, neither a key nor `insecure`) uses an abstract
+ * unix socket instead of a port: the kernel tells both ends which user the other is. Processes that
+ * differ in key or `insecure` would not meet there, so a member that finds no coordinator also
+ * dials the address of the other kind (GF_HELLO_PROBE). That dial is never accepted; the answer to
+ * it is in the texts of ENDED. */
 #ifndef GF_CHANNEL_STATE_H
 #define GF_CHANNEL_STATE_H
 
 #include "drivers/forked.h"
 #include "drivers/tcp/handshake.h"
 
-/* a dial that nobody answers ends */
+/* an unanswered dial ends */
 #define CHANNEL_DIAL_NS UINT64_C(5000000000)
-/* nobody was met: from here on the other address is dialled, too */
+/* no coordinator was met: from here on the other address is dialled, too */
 #define CHANNEL_PROBE_NS UINT64_C(500000000)
-/* .. and it is looked which other jobs are there */
+/* .. and other jobs at this address are looked for */
 #define CHANNEL_OTHERS_NS UINT64_C(3000000000)
 /* a connection that this end has closed waits so long for the other end */
 #define CHANNEL_LEAVE_NS UINT64_C(1000000000)
@@ -38,7 +39,7 @@
 
 #define CONN_NONE UINT32_MAX
 #define CONN_IN_BYTES (GF_FRAME_BYTES_MAX + GF_AUTH_MAC_BYTES)
-/* one frame for which the kernel had no room, and the last word behind it */
+/* one frame for which the kernel had no room, and LEFT or GIVEN_UP after it */
 #define CONN_OUT_BYTES (CONN_IN_BYTES + HANDSHAKE_ANSWER_BYTES_MAX)
 #define CONN_BUFFER_BYTES ((CONN_IN_BYTES + CONN_OUT_BYTES + 63u) & ~63u)
 
@@ -52,7 +53,7 @@ struct conn {
     bool waits_to_send; /* epoll is asked for room in the kernel */
     bool is_shut;       /* LEAVING: all was sent */
     bool authenticated; /* every frame from here on ends with a MAC */
-    bool has_spoken;    /* a frame has come */
+    bool has_spoken;    /* a frame has arrived */
     uint64_t number;    /* of all connections */
     uint32_t in_bytes;
     uint32_t out_bytes;
@@ -106,7 +107,7 @@ static inline unsigned char *conn_in(const struct channel *channel, const struct
 typedef enum outcome { OUTCOME_NOTHING = 0, OUTCOME_EVENT /* in *event_out */ } outcome;
 
 /* channel_conn.c. A connection that is free, for fd, which has proven itself, and is closed where
- * there is none: NULL, meet->fault or text has why. */
+ * there is none: NULL, and handshake.fault or .text has why. */
 struct conn *gf_conn_up(struct channel *channel, int fd, const struct gf_auth_mac *mac_in,
                         const struct gf_auth_mac *mac_out);
 void gf_conns_init(struct channel *channel);

@@ -8,8 +8,8 @@
 #include <poll.h>
 #include <stdio.h>
 
-/* NONCE says the job and the protocol to everybody, so whoever differs in them hears so. False: why
- * is in meet->text. */
+/* NONCE tells job and protocol to everybody, so a process that differs in them may be told that.
+ * False: handshake->text has the reason. */
 static bool header_fits(struct channel *channel, const struct gf_frame_header *header)
 {
     struct handshake *handshake = &channel->handshake;
@@ -44,7 +44,7 @@ static bool is_here(const struct channel *channel, const struct pending *pending
     return false;
 }
 
-/* Of a hello that may come in. */
+/* Makes a connection of an accepted hello. */
 static outcome promote(struct channel *channel, struct pending *pending,
                        struct gf_channel_event *event_out)
 {
@@ -63,8 +63,8 @@ static outcome promote(struct channel *channel, struct pending *pending,
     return OUTCOME_EVENT;
 }
 
-/* What a process of this job and protocol lacks; NULL: nothing. Of who has not proven the key this
- * says no more than that there is one. */
+/* What a process of this job and protocol lacks; NULL: nothing. A process that has not proven the
+ * key learns no more than that there is one. */
 static const char *lack_of(const struct channel *channel, uint32_t flags, bool proven)
 {
     bool keyed = (flags & GF_HELLO_KEYED) != 0;
@@ -95,7 +95,7 @@ static bool version_fits(struct channel *channel, const struct gf_frame_hello *h
     return false;
 }
 
-/* May it come in? False: why not is in meet->text. */
+/* Is it accepted? False: handshake->text has the reason. */
 static bool hello_fits(struct channel *channel, const struct pending *pending, bool proven)
 {
     const struct gf_frame_header header = gf_transcript_header_of(pending->transcript);

@@ -9,7 +9,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Half of the connections are for processes that come while others are still there. */
+/* Half of the connections are for processes that connect while old connections still leave. */
 static uint32_t slots_of(const struct gf_channel_setup *setup)
 {
     return setup->listens ? setup->connections_max / 2 + HANDSHAKE_PENDING_SPARE : 0;

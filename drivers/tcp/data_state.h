@@ -25,7 +25,7 @@ struct gf_data {
     /* pending[] and sources[] follow */
 };
 
-/* data_listen.c: the port, once; an error is in meet.fault. */
+/* data_listen.c: the port, once; an error is in handshake.fault. */
 gf_status gf_data_listen(struct gf_data *data, struct gf_addr *addr_out);
 
 /* ---- data_device.c ---- */

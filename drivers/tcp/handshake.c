@@ -91,7 +91,7 @@ void gf_handshake_descriptors_look(struct handshake *handshake)
     handshake->fd_most = (uint32_t)(files.rlim_cur - spare);
 }
 
-/* ---- words ---- */
+/* ---- messages ---- */
 
 static struct gf_put header_put(const struct handshake *handshake, unsigned char *out,
                                 uint32_t kind, uint32_t payload_bytes)

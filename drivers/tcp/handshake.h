@@ -10,24 +10,24 @@
  *
  * All messages before the proof are the transcript; the proof is a keyed hash of it. Its key is
  * the job's key; for a data connection the key is derived from that and from the acceptor's
- * secret. The keys of MACs are derived from all of NONCE and HELLO, so that the ANSWER proves who
- * the acceptor is. Without a key there is no proof and no MAC: then the kernel says whose process
- * the other end is, or the job is insecure.
+ * secret. The keys of MACs are derived from all of NONCE and HELLO, so that the ANSWER proves the
+ * acceptor. Without a key there is no proof and no MAC: then the kernel tells which user the other
+ * end is, or the job is insecure.
  *
  * The dialler (handshake_dial.c): a dial makes up to HANDSHAKE_ATTEMPTS_MAX connection attempts.
  *
  *     an attempt   FREE -> CONNECTING -> NONCE -> ANSWER -> the dial has its connection; the other
  *                                                           attempts end
  *
- * An attempt that hears nothing for a while stays open, and the next one begins beside it. Where
- * all are open, the oldest is replaced. Bytes that are no handshake end their own attempt alone.
- * So silence proves nothing, and a stranger who sends a nonce and then nothing counts as silent.
+ * An unanswered attempt stays open, and after a while the next one begins. Where all are open, the
+ * oldest is replaced. Bytes that are no handshake end their own attempt only. So silence proves
+ * nothing, and a stranger that sends a nonce and then nothing counts as silent.
  *
  * The acceptor (handshake_accept.c): a connection that has proven nothing yet has a pending slot
  * with room for one hello. Slots are shared among source addresses: where none is free, the
  * oldest connection of the address that has most is dropped. None is closed because time has
  * passed. Their events have an epoll of their own, which is served after all others, a bounded
- * number of events a poll. So strangers cost no more than that, however many they are. */
+ * number of events a poll, so that any number of strangers costs no more than that. */
 #ifndef GF_TCP_HANDSHAKE_H
 #define GF_TCP_HANDSHAKE_H
 
@@ -36,17 +36,17 @@
 
 #define HANDSHAKE_RETRY_FIRST_NS UINT64_C(20000000)
 #define HANDSHAKE_RETRY_MAX_NS UINT64_C(200000000)
-/* an attempt that hears nothing; doubled each time */
+/* for an attempt without an answer; doubled each time */
 #define HANDSHAKE_BOUND_FIRST_NS UINT64_C(200000000)
 #define HANDSHAKE_BOUND_MAX_NS UINT64_C(1600000000)
-/* a process that has proven nothing and is refused hears why: so many in HANDSHAKE_REASONS_NS */
+/* so many unproven processes are sent the reason of their refusal in HANDSHAKE_REASONS_NS */
 #define HANDSHAKE_REASONS_MAX 16u
 #define HANDSHAKE_REASONS_NS UINT64_C(100000000)
-/* system events about connections that are nobody's yet: each has two, and so 16 are looked at */
+/* system events of pending connections: each has two, so 16 connections are served */
 #define HANDSHAKE_STRANGERS_A_POLL 32u
 #define HANDSHAKE_ROUNDS_A_POLL \
     64u /* events of all others, where none is anything for the caller */
-#define HANDSHAKE_PENDING_SPARE 64u /* slots beside one for each process that may come */
+#define HANDSHAKE_PENDING_SPARE 64u /* slots beside one for each process of the job */
 #define HANDSHAKE_FILES_SPARE 128u  /* descriptors that strangers leave to the process */
 #define HANDSHAKE_ATTEMPTS_MAX 4u
 #define HANDSHAKE_ATTEMPTS_BOUND 2u /* of a dial, before it is tried without its device */
@@ -94,13 +94,13 @@ struct handshake {
     struct source *sources;
     uint32_t pending_count;
     uint32_t fd_most;       /* a descriptor of this number or a higher one: few are left */
-    uint64_t rest_until_ns; /* none was left for a stranger: nobody is let in before; 0: not so */
+    uint64_t rest_until_ns; /* for lack of descriptors none is accepted before; 0: not so */
     int lacks;              /* what accepting lacked, an errno; 0: nothing, for a second */
     uint64_t lacked_ns;
     uint64_t accepted;
     uint32_t strangers; /* connections rejected or dropped, for the log */
     uint32_t refused;   /* by gf_accept_refuse() */
-    uint32_t reasons;   /* of those that heard why, since .. */
+    uint32_t reasons;   /* refusals with a reason, since .. */
     uint64_t reasons_since_ns;
 };
 
@@ -112,14 +112,14 @@ struct handshake {
 
 /* ---- handshake.c ---- */
 
-/* Sets all but what is the caller's to say; opens both epolls. An error is in meet->fault. */
+/* Sets what the caller has not set, and opens both epolls. An error is in handshake->fault. */
 gf_status gf_handshake_open(struct handshake *handshake);
 void gf_handshake_close(struct handshake *handshake);
 __attribute__((format(printf, 3, 4))) gf_status gf_handshake_because(struct handshake *handshake,
                                                                      gf_status status,
                                                                      const char *format, ...);
-/* One poll: which event is next. False: none is, or enough were. The kernel's list of ready
- * descriptors goes round, so nobody starves; strangers are served when nobody else has anything. */
+/* The next event of a poll. False: there is none, or the poll had enough. The kernel rotates its
+ * list of ready descriptors, so none starves; strangers are served when no other has an event. */
 struct handshake_poll {
     uint32_t rounds, strangers; /* so far */
     bool at_strangers;
@@ -170,8 +170,8 @@ struct attempt {
 typedef enum dial_event {
     DIAL_NOTHING = 0,
     DIAL_CONNECTED, /* `fd` is a connection that the acceptor takes; the caller's */
-    DIAL_REFUSED,   /* what listens there says `text`, and why by `code` */
-    DIAL_STRANGER,  /* what listens there is not whom we look for: `text` */
+    DIAL_REFUSED,   /* the acceptor refused: `code` and `text` */
+    DIAL_STRANGER,  /* what listens there is no acceptor of this job: `text` */
     DIAL_ENDED      /* an attempt ended by `error`, an errno: `text` */
 } dial_event;
 
@@ -179,7 +179,7 @@ struct dial {
     bool on;
     uint32_t number;  /* of HANDSHAKE_ABOUT_ATTEMPT */
     uint32_t kind;    /* GF_FRAME_HELLO or GF_FRAME_DATA_HELLO */
-    uint32_t to_rank; /* GF_RANK_NONE: whoever listens there */
+    uint32_t to_rank; /* GF_RANK_NONE: not checked */
     uint32_t words[4];
     struct gf_addr to;
     struct gf_addr from;
@@ -197,7 +197,7 @@ struct dial {
     int error;
     int kernel_error; /* .. of the last attempt that the kernel ended; 0: of none yet */
     gf_status code;
-    bool refused_by_own; /* DIAL_REFUSED: by one of the same job, as it says itself */
+    bool refused_by_own; /* DIAL_REFUSED: the refusal names the same job */
     char text[GF_FRAME_REASON_BYTES];
     /* DIAL_CONNECTED */
     int fd;
@@ -212,7 +212,7 @@ dial_event gf_dial_poll(struct handshake *handshake, struct dial *dial, uint64_t
 dial_event gf_dial_take(struct handshake *handshake, struct dial *dial, uint32_t slot,
                         uint64_t now_ns);
 bool gf_dial_has_attempts(const struct dial *dial);
-/* All attempts end; an acceptor that may have taken one hears that this process lives. */
+/* Ends all attempts; an acceptor that may have accepted one is told that this process lives. */
 void gf_dial_end(const struct handshake *handshake, struct dial *dial);
 void gf_dial_forked(const struct dial *dial);
 
@@ -222,25 +222,25 @@ void gf_dial_forked(const struct dial *dial);
 void gf_accept_init(struct handshake *handshake, struct pending *pending, struct source *sources,
                     uint32_t count);
 gf_status gf_accept_listen(struct handshake *handshake, int fd);
-/* For an event about a listener or a pending connection: one whose hello is here; or its header, of
- * another protocol, of which less may be here. NULL: none is. It is the caller's to keep, to refuse
- * or to drop. */
+/* Serves an event about a listener or a pending connection. Returns a connection whose hello has
+ * arrived, or at least the header of a hello of another protocol, for the caller to keep, refuse or
+ * drop; NULL: there is none. */
 struct pending *gf_accept_take(struct handshake *handshake, uint32_t about, uint64_t now_ns);
 int gf_accept_keep(struct handshake *handshake, struct pending *pending);
 void gf_accept_discard(struct handshake *handshake, struct pending *pending);
-/* .. and the log says so */
+/* .. with a line in the log */
 void gf_accept_drop(struct handshake *handshake, struct pending *pending, gf_log_level level,
                     const char *what);
-/* Its other end hears what meet->text says, where it is believed to have the job's key, or not many
- * were told so lately. */
+/* Sends handshake->text as the reason if the other end is believed to have the job's key, or if few
+ * reasons were sent lately. */
 void gf_accept_refuse(struct handshake *handshake, struct pending *pending, bool believed,
                       gf_status code);
-/* .. without a word in the log */
+/* .. without a line in the log */
 void gf_accept_reject(struct handshake *handshake, struct pending *pending, gf_status code,
                       const char *reason);
-/* A connection has come that began at that time: from here on nothing is lacking. */
+/* A connection that began at that time was accepted: nothing is lacking any more. */
 void gf_accept_served(struct handshake *handshake, uint64_t at_ns);
-/* Where nobody was let in for lack of descriptors, time has passed. */
+/* Accepts again if none was accepted for lack of descriptors and enough time has passed. */
 void gf_accept_poll(struct handshake *handshake, uint64_t now_ns);
 void gf_accept_close(struct handshake *handshake);
 void gf_accept_forked(const struct handshake *handshake);

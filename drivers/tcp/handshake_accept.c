@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #define REST_NS UINT64_C(100000000)
-/* A process that lacks what connections take has room for some of them: one that comes soon
- * afterwards does not show that the others will. A dialler tries again each 0.2 s. */
+/* A process that lacks descriptors or memory has them for some connections: one that is accepted
+ * soon afterwards does not show that the others will be. A dialler tries again each 0.2 s. */
 #define LACK_NS UINT64_C(1000000000)
 
 static void stranger_log(struct handshake *handshake, gf_log_level level, const char *what)
@@ -109,7 +109,7 @@ static struct pending *slot_find(const struct handshake *handshake, bool full)
 
 /* ---- refusals ---- */
 
-/* Reasons are for ranks that were started wrongly, and those are few: in a flood most hear none. */
+/* Reasons are for ranks that were started wrongly, which are few: in a flood most get none. */
 static bool reason_is_due(struct handshake *handshake, const struct pending *pending)
 {
     if (pending->since_ns >= handshake->reasons_since_ns + HANDSHAKE_REASONS_NS) {
@@ -155,7 +155,7 @@ gf_status gf_accept_listen(struct handshake *handshake, int fd)
                                   HANDSHAKE_ABOUT_LISTENER | (uint32_t)fd, EPOLLIN);
 }
 
-/* At a unix socket: whose is it? */
+/* At a unix socket: is it of this user? */
 static void user_check(struct handshake *handshake, struct pending *pending)
 {
     uint32_t user = 0;
@@ -251,7 +251,7 @@ static void pending_accept(struct handshake *handshake, int listen_fd, uint64_t 
         gf_accept_discard(handshake, pending);
 }
 
-/* ---- what comes ---- */
+/* ---- accepting ---- */
 
 /* False: they are not all here, or never will be. */
 static bool pending_has(struct handshake *handshake, struct pending *pending, uint32_t want)

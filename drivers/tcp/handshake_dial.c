@@ -31,8 +31,8 @@ static uint32_t about_of(const struct dial *dial, const struct attempt *one)
            (dial->number * HANDSHAKE_ATTEMPTS_MAX + (uint32_t)(one - dial->attempts));
 }
 
-/* An acceptor that takes the hello of a connection which is closed without a word believes that its
- * process has ended. */
+/* An acceptor that has accepted a hello takes the process for dead if the connection then closes
+ * without LEFT or GIVEN_UP. */
 static void attempt_leave(const struct handshake *handshake, const struct dial *dial,
                           struct attempt *one)
 {
@@ -105,7 +105,7 @@ __attribute__((format(printf, 7, 8))) static dial_event attempt_end(
     dial->error = error;
     one->state = (one->state == HANDSHAKE_ATTEMPT_FREE)
                      ? HANDSHAKE_ATTEMPT_FREE
-                     : HANDSHAKE_ATTEMPT_CONNECTING; /* no word */
+                     : HANDSHAKE_ATTEMPT_CONNECTING; /* no frame */
     attempt_close(handshake, dial, one);
     if (gf_dial_has_attempts(dial)) return news;
     dial->next_ns = now_ns + dial->retry_ns;
@@ -231,7 +231,7 @@ static void hello_put(const struct handshake *handshake, const struct dial *dial
                       transcript + HANDSHAKE_PROVEN_BYTES);
 }
 
-/* Another rank of this job may have the port by now; what is of another job says so itself. */
+/* Another rank of this job may have the port by now; an acceptor of another job names its job. */
 static dial_event hello_say(struct handshake *handshake, struct dial *dial, struct attempt *one,
                             uint64_t now_ns)
 {

@@ -129,8 +129,9 @@ void gf_socket_watch(int fd, uint64_t keepalive_ns)
     option_set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 1000 * period_s);
 }
 
-/* Two probes more than the control channel has: where a network is gone, that one says so first,
- * and nobody takes it for a broken connection between two ranks, one of whom would have to go. */
+/* Two probes more than the control channel has. So where a network is down the control channel ends
+ * first, and it is not taken for a broken connection between two ranks, one of which would have to
+ * leave. */
 void gf_socket_carries_messages(int fd, uint64_t keepalive_ns)
 {
     option_set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 0);

@@ -16,21 +16,21 @@ void gf_socket_address_text(const struct gf_addr *address, char *text_out, size_
 
 /* A non-blocking socket that listens, or -1 with GF_ERR_SYSTEM in *fault_out. */
 int gf_socket_listen(const struct gf_addr *address, const char *text, struct gf_fault *fault_out);
-/* A non-blocking socket on its way to `to` (from `bind_to` unless that is none), or -1 with errno
- * set. */
+/* A non-blocking socket that connects to `to` (from `bind_to` unless that is none), or -1 with
+ * errno set. */
 int gf_socket_connect(const struct gf_addr *to, const struct gf_addr *bind_to,
                       uint64_t keepalive_ns);
-/* .. that leaves by a device (its index), where the kernel lets this process say so; 0: by any. */
+/* .. by a device (its index), where the kernel lets this process choose it; 0: by any. */
 int gf_socket_connect_by(const struct gf_addr *to, const struct gf_addr *bind_to, uint32_t device,
                          uint64_t keepalive_ns);
-/* A socket's packets leave and come in by this device alone. false: errno says why not. */
+/* The socket sends and receives by this device only. false: see errno. */
 bool gf_socket_bind_device(int fd, uint32_t device);
 /* A datagram socket that would reach `to`; sends nothing. Or -1 with errno set. */
 int gf_socket_route(const struct gf_addr *to, const struct gf_addr *bind_to);
-/* Bytes in[*have..want-1], as far as they are here. GF_OK: all are; GF_ERR_PEER: it has ended,
- * errno says how (0: its other end closed it). */
+/* Reads bytes in[*have..want-1], as far as they have arrived. GF_OK: all have; GF_ERR_PEER: the
+ * connection has ended by errno (0: its other end closed it). */
 gf_status gf_socket_read(int fd, unsigned char *in, uint32_t *have, uint32_t want);
-/* A connect() to a port of the ephemeral range where nobody listens can meet itself. */
+/* A connect() to a port of the ephemeral range without a listener can connect to itself. */
 bool gf_socket_met_itself(int fd);
 /* Both leave -1 in *fd; reset closes with one packet: what was sent and has not arrived is lost. */
 void gf_socket_close(int *fd);
@@ -38,12 +38,12 @@ void gf_socket_reset(int *fd);
 /* What every connection gets: no delay, and an end when the other host is silent for three
  * keepalive periods. */
 void gf_socket_options_set(int fd, uint64_t keepalive_ns);
-/* A connection of the control channel, proven: it ends at either end once the other host is silent
- * for that long, in whole seconds, 2 at least where nothing is under way. */
+/* For a proven connection of the control channel: it ends at either end once the other host is
+ * silent for that long, in whole seconds, and at least 2 where nothing is under way. */
 void gf_socket_watch(int fd, uint64_t keepalive_ns);
-/* A data connection, proven: it may stand still for as long as its rank computes. The kernel ends
- * a connection whose other end has no room at the user timeout too, although that host answers. So
- * these have none: that a host is silent is seen on the control channel. */
+/* For a proven data connection, which may be idle for as long as its rank computes. With a user
+ * timeout the kernel would also end a connection whose other end has no room, although that host
+ * answers. So these have none: the control channel notices a silent host. */
 void gf_socket_carries_messages(int fd, uint64_t keepalive_ns);
 /* ---- abstract unix sockets ---- */
 
@@ -59,7 +59,7 @@ int gf_socket_name_connect(const char *name, uint32_t *user_out);
 bool gf_socket_name_other(const char *prefix, const char *own, char name_out[GF_SOCKET_NAME_BYTES]);
 /* Does a process of this user listen at that port of this host, and none of another user? */
 bool gf_socket_port_is_own(uint16_t port);
-/* Whose process connected, or listens; false: the kernel does not say. */
+/* Which user the other end is; false: the kernel does not know. */
 bool gf_socket_user(int fd, uint32_t *user_out);
 /* Is it this one itself? */
 bool gf_socket_is_own(int fd);
