@@ -9,7 +9,7 @@
 /* A new one: its bit and rounds in the algorithms that offer it, one of which is in fallbacks[] of
  * core/choose.c; the switches of node/direct.c and direct_small.c (direct_device.c offers all up to
  * allgather); pairs and values in support/coll_group.c and coll_values.c. For users: a gf_operation
- * (lib/types.h) with a name (settings/names.c), core/request.c, members_calls.c, gradientflow.h and
+ * (lib/types.h) with a name (settings/names.c), core/request.c, control/calls.c, gradientflow.h and
  * .3, core/test_rules*.c, test_request.c, soak_requests.c, gf-perf. An algorithm: ops/README.md. */
 typedef enum gf_collective {
     GF_COLL_ALLREDUCE,
@@ -90,7 +90,7 @@ struct gf_coll {
     uint32_t window; /* messages under way in each direction, at most */
     /* a turn looks for an awaited flag as many times more before it returns */
     uint32_t spins;
-    /* ranks of a node exchange the cores that they run on; in a simulation these mean nothing */
+    /* where this rank runs means something: ranks of a node tell each other */
     bool tells_core;
     /* The kind's own struct, which its header declares: memory of the owner, who sets in it what
      * the header says. */
@@ -100,11 +100,11 @@ struct gf_coll {
         struct gf_hierarchy *hierarchy;
     } own;
     struct gf_check *check; /* NULL, or what sums met; indices count from plan.base */
-    /* NULL, or what direct's sums met in their sources, as sum_n() counts it; a source is an index
-     * in the group, with hierarchy in the node */
+    /* NULL, or what direct's sums met before adding, as sum_n() tells: sources are indices, of
+     * hierarchy in the node */
     struct gf_check *sources;
     /* memory, as kind->need() said for these limits or larger ones */
-    gf_mem staging; /* its content is undefined between collectives */
+    gf_mem staging; /* its content means nothing between collectives */
     size_t staging_bytes;
     struct gf_coll_msg *msgs; /* [msg_count], each with its req */
     uint32_t msg_count;
