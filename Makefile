@@ -51,7 +51,7 @@ CFLAGS ?= -O2 -g
 LIBRARIES ?= /usr/lib/$(shell $(CC) -print-multiarch)
 SAN_FLAGS := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
 GF_FLAGS := -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wconversion -Wvla -Wmissing-prototypes \
-            -ffp-contract=off -fno-strict-aliasing -MMD -MP -I. -Ilib -Iconfig \
+            -ffp-contract=off -fno-strict-aliasing -MMD -MP -I. -Ilib -Idrivers/base -Iconfig \
             -DGF_WITH_UCX=$(UCX) -DGF_WITH_CUDA=$(CUDA) -DGF_WITH_NVCC=$(if $(NVCC),1,0) \
             -ffunction-sections -fdata-sections \
             $(if $(WERROR),-Werror) $(SAN_FLAGS)

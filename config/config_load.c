@@ -5,7 +5,7 @@
 
 #include "config/config_keys.h"
 #include "config/config_source.h"
-#include "drivers/arithmetic.h"
+#include "drivers/base/arithmetic.h"
 
 static const char *type_name(const config_setting_t *node)
 {

@@ -3,10 +3,10 @@
 #include <string.h>
 
 #include "config/config_source.h"
-#include "drivers/fault.h"
+#include "drivers/base/fault.h"
 #include "lib/settings/settings.h"
 #include "lib/settings/with_error.h"
-#include "drivers/arithmetic.h"
+#include "drivers/base/arithmetic.h"
 
 /* Each row of the table, and what no file has. */
 static void own_take(const struct gf_config *own, struct gf_config *config)

@@ -4,7 +4,7 @@
 
 #include "config/config_keys.h"
 #include "config/config_source.h"
-#include "drivers/arithmetic.h"
+#include "drivers/base/arithmetic.h"
 
 static void string_print(const char *text, FILE *out)
 {

@@ -1,7 +1,7 @@
 /* Host names to addresses. The library itself has no resolver, which would allocate: it calls this
  * one by gf_config.resolve, before it takes anything. */
 #include "config/config_keys.h"
-#include "drivers/address.h"
+#include "drivers/base/address.h"
 
 #include <arpa/inet.h>
 #include <netdb.h>
@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <time.h>
 
-#include "drivers/descriptors.h"
+#include "drivers/base/descriptors.h"
 
 /* The first address of the name; IPv4 first, so that "localhost" is 127.0.0.1 for every rank. */
 static int host_resolve(const char *host, char *ip_out, socklen_t ip_bytes)

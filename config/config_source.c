@@ -5,7 +5,7 @@
  * refuses all of that by line. */
 #include "config/config_source.h"
 #include "config/config_syntax.h"
-#include "drivers/descriptors.h"
+#include "drivers/base/descriptors.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "drivers/fault.h"
+#include "drivers/base/fault.h"
 
 static uint32_t groups_of(const char *asked)
 {

@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-#include "drivers/address.h"
+#include "drivers/base/address.h"
 
 /* The list of the rank at this place; devices_out[GF_TEXT_MAX]. */
 void gf_devices_group(const char *asked, uint32_t local, char *devices_out);

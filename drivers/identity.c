@@ -1,7 +1,7 @@
 /* Who this process is in the job, from the environment that launchers set. */
 #include "drivers/identity.h"
 
-#include "drivers/fnv.h"
+#include "drivers/base/fnv.h"
 
 #include <stdio.h>
 #include <stdlib.h>

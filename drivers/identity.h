@@ -2,7 +2,7 @@
 #ifndef GF_IDENTITY_H
 #define GF_IDENTITY_H
 
-#include "drivers/fault.h"
+#include "drivers/base/fault.h"
 
 struct gf_identity {
     uint32_t rank;

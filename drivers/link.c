@@ -15,9 +15,9 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "drivers/clock.h"
-#include "drivers/descriptors.h"
-#include "drivers/fnv.h"
+#include "drivers/base/clock.h"
+#include "drivers/base/descriptors.h"
+#include "drivers/base/fnv.h"
 #include "drivers/node.h"
 
 struct gf_front {

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "drivers/lines.h"
+#include "drivers/base/lines.h"
 
 /* Up, and no loopback; its address of that family, without a port, and the mask. */
 static bool device_has(const struct ifaddrs *one, uint16_t family, struct gf_addr *ip_out,

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "drivers/address.h"
+#include "drivers/base/address.h"
 
 struct gf_network_pair {
     char name[IF_NAMESIZE];  /* of the device that has the address */

@@ -8,8 +8,8 @@
 #include <stdatomic.h>
 
 #include "drivers/drivers.h"
-#include "drivers/forked.h"
-#include "drivers/ticks.h"
+#include "drivers/base/forked.h"
+#include "drivers/base/ticks.h"
 #include "lib/core/buffer.h"
 #include "lib/core/error.h"
 #include "lib/core/finite.h"

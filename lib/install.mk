@@ -1,8 +1,9 @@
 # What is installed: one include path, an archive, a shared library, and files for pkg-config and CMake that find all of it
 # from where they lie, so that the tree may be moved.
 PREFIX  ?= /usr/local
-HEADERS := $(addprefix lib/,gradientflow.h types.h configuration.h schedule.h) config/config.h \
-           $(addprefix drivers/,drivers.h link.h gpu.h channel.h clock.h fault.h address.h)
+HEADERS := $(addprefix lib/,gradientflow.h configuration.h schedule.h) config/config.h \
+           $(addprefix drivers/,drivers.h link.h gpu.h channel.h \
+           $(addprefix base/,types.h clock.h fault.h address.h))
 VERSION := $(shell awk '/define GF_VERSION_M/ {printf "%s%s", sep, $$3; sep = "."}' lib/gradientflow.h)
 SONAME  := libgradientflow.so.$(VERSION)# a minor version may change the ABI
 # What launchers are given, for jobs whose ranks are started again.

@@ -9,7 +9,7 @@
 /* A new one: its bit and rounds in the algorithms that offer it, one of which is in fallbacks[] of
  * core/choose.c; the switches of node/direct.c and direct_small.c (direct_device.c offers all up to
  * allgather); pairs and values in support/coll_group.c and coll_values.c. For users: a gf_operation
- * (lib/types.h) with a name (settings/names.c), core/request.c, control/calls.c, gradientflow.h and
+ * (types.h) with a name (settings/names.c), core/request.c, control/calls.c, gradientflow.h and
  * .3, core/test_rules*.c, test_request.c, soak_requests.c, gf-perf. An algorithm: ops/README.md. */
 typedef enum gf_collective {
     GF_COLL_ALLREDUCE,

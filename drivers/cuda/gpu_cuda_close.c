@@ -1,7 +1,7 @@
 /* The CUDA driver: closing. A call that frees memory waits for all work of the context, the
  * appliance's work too. Where that work does not end nothing is freed, and the end of the process
  * frees it. */
-#include "drivers/clock.h"
+#include "drivers/base/clock.h"
 #include "drivers/cuda/gpu_cuda.h"
 
 /* All that the context holds now, as far as this driver can tell: before 12.5 the streams that its

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "drivers/cuda/gpu_cuda.h"
-#include "drivers/descriptors.h"
+#include "drivers/base/descriptors.h"
 
 /* ---- memory by cuMemCreate ---- It lives as long as anybody holds or has mapped it, so what
  * others have imported of an arena can be read after its process was killed. Drivers from 12.0 on

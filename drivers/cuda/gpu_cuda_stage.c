@@ -11,7 +11,7 @@
  * mirrors is the event alone. */
 #include <string.h>
 
-#include "drivers/clock.h"
+#include "drivers/base/clock.h"
 #include "drivers/cuda/gpu_cuda.h"
 
 /* The mirror's address of a host address, whose bytes lie in one range; NULL: in none. */

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "drivers/fnv.h"
+#include "drivers/base/fnv.h"
 
 /* Regions of a power of two would map the same block of all ranks to the same cache sets. */
 #define PAD_PAGES 3u

@@ -1,8 +1,8 @@
 /* The memory of a rank: the limits of this host, the memfd and its pages, and how a peer maps
  * it. */
 #include "drivers/host/node_state.h"
-#include "drivers/descriptors.h"
-#include "drivers/lines.h"
+#include "drivers/base/descriptors.h"
+#include "drivers/base/lines.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -19,9 +19,9 @@
  * One question is under way at a time, so one descriptor is open at a time. It is asked again after
  * a while: a full socket, or too many descriptors on their way, take nothing. */
 #include "drivers/host/node_state.h"
-#include "drivers/descriptors.h"
+#include "drivers/base/descriptors.h"
 
-#include "drivers/fnv.h"
+#include "drivers/base/fnv.h"
 
 #include <errno.h>
 #include <fcntl.h>

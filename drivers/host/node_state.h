@@ -21,8 +21,8 @@
 #ifndef GF_NODE_STATE_H
 #define GF_NODE_STATE_H
 
-#include "drivers/carried.h"
-#include "drivers/forked.h"
+#include "drivers/base/carried.h"
+#include "drivers/base/forked.h"
 #include "drivers/host/fence.h"
 #include "drivers/node.h"
 

@@ -10,7 +10,7 @@
  * The ports are cut-through: both are busy with the same bytes, one latency apart, so a lone
  * message takes latency + bytes / rate. The receiver's port is taken at ARRIVE and not at the post:
  * otherwise a message that waits for its sender's port would delay those that arrive before it. */
-#include "drivers/fnv.h"
+#include "drivers/base/fnv.h"
 #include "drivers/sim/sim_state.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Proofs and MACs of the control channel, all of them keyed BLAKE2b. */
 #include "drivers/tcp/auth.h"
 
-#include "drivers/bytes.h"
+#include "drivers/base/bytes.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#include "drivers/fault.h"
+#include "drivers/base/fault.h"
 
 #define GF_AUTH_NONCE_BYTES 32u
 #define GF_AUTH_PROOF_BYTES 32u

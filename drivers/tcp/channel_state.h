@@ -22,7 +22,7 @@
 #ifndef GF_CHANNEL_STATE_H
 #define GF_CHANNEL_STATE_H
 
-#include "drivers/forked.h"
+#include "drivers/base/forked.h"
 #include "drivers/tcp/handshake.h"
 
 /* an unanswered dial ends */

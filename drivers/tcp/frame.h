@@ -4,7 +4,7 @@
 #ifndef GF_TCP_FRAME_H
 #define GF_TCP_FRAME_H
 
-#include "drivers/bytes.h"
+#include "drivers/base/bytes.h"
 #include "drivers/channel.h"
 #include "drivers/tcp/auth.h"
 

@@ -1,7 +1,7 @@
 /* What dials and the accepting end share, and the messages of the handshake (handshake.h has
  * their order). */
 #include "drivers/tcp/handshake.h"
-#include "drivers/descriptors.h"
+#include "drivers/base/descriptors.h"
 
 #include <errno.h>
 #include <stdarg.h>

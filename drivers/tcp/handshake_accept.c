@@ -1,7 +1,7 @@
 /* The accepting end (handshake.h): anybody may connect, and a connection has a slot until its
  * whole hello has arrived. */
 #include "drivers/tcp/handshake.h"
-#include "drivers/descriptors.h"
+#include "drivers/base/descriptors.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -52,7 +52,7 @@
  * Streams that have more to do than one call allows stay in a list. Nothing is allocated after
  * open. */
 #include "drivers/tcp/link_tcp_state.h"
-#include "drivers/descriptors.h"
+#include "drivers/base/descriptors.h"
 
 #include <errno.h>
 #include <linux/sockios.h>
@@ -62,7 +62,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "drivers/clock.h"
+#include "drivers/base/clock.h"
 
 _Static_assert(sizeof(struct gf_req) % 64 == 0, "requests lie in an array");
 

@@ -14,9 +14,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "drivers/clock.h"
+#include "drivers/base/clock.h"
 #include "drivers/devices.h"
-#include "drivers/fnv.h"
+#include "drivers/base/fnv.h"
 
 #define ENDPOINT_MAGIC 0x54464701u
 #define ENDPOINT_VERSION 1u

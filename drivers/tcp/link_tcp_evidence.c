@@ -28,7 +28,7 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
-#include "drivers/clock.h"
+#include "drivers/base/clock.h"
 
 #define RESENT_MIN 2u
 #define PROBES_MIN 3u /* two in a row are lost now and then where a packet of twenty is */

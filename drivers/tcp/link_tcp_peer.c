@@ -17,8 +17,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "drivers/address.h"
-#include "drivers/clock.h"
+#include "drivers/base/address.h"
+#include "drivers/base/clock.h"
 
 #define READS_MAX 64 /* of a peer that goes on sending on one stream when another has ended */
 

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "drivers/address.h"
+#include "drivers/base/address.h"
 
 /* ---- what this rank lacks ---- */
 

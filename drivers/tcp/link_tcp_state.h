@@ -15,7 +15,7 @@
 #include <sys/uio.h>
 
 #include "drivers/devices.h"
-#include "drivers/forked.h"
+#include "drivers/base/forked.h"
 #include "drivers/link.h"
 #include "drivers/tcp/data.h"
 #include "drivers/tcp/link_tcp.h"

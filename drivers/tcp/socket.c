@@ -1,7 +1,7 @@
 /* Sockets: addresses as text, options, listening and connecting. */
 #include "drivers/tcp/socket.h"
-#include "drivers/descriptors.h"
-#include "drivers/lines.h"
+#include "drivers/base/descriptors.h"
+#include "drivers/base/lines.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

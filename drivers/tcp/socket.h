@@ -2,8 +2,8 @@
 #ifndef GF_TCP_SOCKET_H
 #define GF_TCP_SOCKET_H
 
-#include "drivers/address.h"
-#include "drivers/fault.h"
+#include "drivers/base/address.h"
+#include "drivers/base/fault.h"
 
 /* rendezvous.address, "127.0.0.1:7117" or "[::1]:7117", into *address_out. False: GF_ERR_CONFIG is
  * in *fault_out. */

@@ -8,10 +8,10 @@
  * warnings are caught here and fail the open. */
 #include "drivers/ucx/link_ucx.h"
 
-#include "drivers/clock.h"
+#include "drivers/base/clock.h"
 #include "drivers/devices.h"
-#include "drivers/fnv.h"
-#include "drivers/forked.h"
+#include "drivers/base/fnv.h"
+#include "drivers/base/forked.h"
 
 #include <pthread.h>
 #include <stdarg.h>

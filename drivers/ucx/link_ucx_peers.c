@@ -6,7 +6,7 @@
  * malice: the control channel authenticates the frames that carry endpoint addresses. */
 #include "drivers/ucx/link_ucx.h"
 
-#include "drivers/fnv.h"
+#include "drivers/base/fnv.h"
 
 #include <string.h>
 

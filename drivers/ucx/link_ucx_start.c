@@ -7,7 +7,7 @@
  * shared UCX runs its own when it is loaded. */
 #include "drivers/ucx/link_ucx.h"
 
-#include "drivers/forked.h"
+#include "drivers/base/forked.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,8 +5,8 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#include "drivers/arithmetic.h"
-#include "drivers/clock.h"
+#include "drivers/base/arithmetic.h"
+#include "drivers/base/clock.h"
 #include "firmware-tests/bench/bench_peer.h"
 #include "firmware-tests/support/hostile.h"
 #include "ops/element/host/ops_host.h"

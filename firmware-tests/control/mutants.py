@@ -17,7 +17,8 @@ import os, random, re, resource, shutil, signal, subprocess, sys, time
 BUILD = os.environ.get("BUILD", "build")
 OUT = "%s/states/%d" % (BUILD, os.getpid())  # a folder of this run's own
 CC = os.environ.get("CC", "gcc").split()
-FLAGS = "-std=c11 -D_GNU_SOURCE -w -O1 -g0 -ffunction-sections -fno-strict-aliasing -I. -Ilib -Iconfig".split()
+FLAGS = "-std=c11 -D_GNU_SOURCE -w -O1 -g0 -ffunction-sections -fno-strict-aliasing".split()
+FLAGS += "-I. -Ilib -Idrivers/base -Iconfig".split()
 SEARCH = [BUILD + "/firmware-tests/control/%s.o" % n
           for n in "program_states states_world states_member states_rules states_search".split()]
 FILES = ["lib/control/%s.c" % n

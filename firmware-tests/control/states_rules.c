@@ -1,7 +1,7 @@
 /* The program of each process, and the rules that hold after each step. */
 #include "firmware-tests/control/states.h"
 
-#include "drivers/fnv.h"
+#include "drivers/base/fnv.h"
 
 #define EXCHANGE_NS UINT64_C(2000000000)
 

@@ -1,6 +1,6 @@
 /* Texts from elsewhere: letters of UTF-8 stay, a terminal is given nothing that it acts on. */
 #include "firmware-tests/support/suite.h"
-#include "drivers/bytes.h"
+#include "drivers/base/bytes.h"
 #include "tools/common/tool_output.h"
 
 static const struct {

@@ -1,6 +1,6 @@
 /* Faults and log lines, and what a broken invariant does: one line on stderr, then a trap. */
 #include "firmware-tests/support/suite.h"
-#include "drivers/fault.h"
+#include "drivers/base/fault.h"
 
 #include <signal.h>
 #include <sys/resource.h>

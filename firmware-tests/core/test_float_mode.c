@@ -4,7 +4,7 @@
 #include "firmware-tests/support/hostile.h"
 #include "firmware-tests/support/world.h"
 
-#include "drivers/fnv.h"
+#include "drivers/base/fnv.h"
 
 #define RANKS 4u
 #define STEPS 5u

@@ -1,6 +1,6 @@
 /* What is the process's: threads open and close while another one forks. */
 #include "firmware-tests/support/suite.h"
-#include "drivers/forked.h"
+#include "drivers/base/forked.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -229,7 +229,7 @@ TEST(every_function_of_the_header_has_a_row)
 {
     char *arguments = file_text("firmware-tests/core/test_rules_arguments.c");
     assert_true(header_check("lib/gradientflow.h", arguments) > 60);
-    assert_int_equal(header_check("lib/types.h", arguments), 5);
+    assert_int_equal(header_check("drivers/base/types.h", arguments), 5);
     assert_int_equal(header_check("lib/configuration.h", arguments), 4);
     free(arguments);
 }

@@ -1,7 +1,7 @@
 /* What is not a whole state of this run, or comes at another moment, is refused with a line that
  * names it and leaves no trace. */
 #include "firmware-tests/support/suite.h"
-#include "drivers/fnv.h"
+#include "drivers/base/fnv.h"
 #include "firmware-tests/support/state_runs.h"
 
 static const struct gf_tensor few[] = {

@@ -1,7 +1,7 @@
 /* Every field of a saved state with extreme values, its hashes made right again: it is refused and
  * leaves no trace, or the job trains on with finite weights that move. */
 #include "firmware-tests/support/suite.h"
-#include "drivers/fnv.h"
+#include "drivers/base/fnv.h"
 #include "firmware-tests/support/state_runs.h"
 
 #define FIELD(name)                                                                            \

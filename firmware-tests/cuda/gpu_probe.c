@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "drivers/clock.h"
+#include "drivers/base/clock.h"
 #include "firmware-tests/cuda/gpu_program.h"
 #include "ops/element/cuda/ops_cuda.h"
 

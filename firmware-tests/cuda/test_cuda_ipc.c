@@ -4,7 +4,7 @@
  * suite: slow */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/cuda/cuda_fixture.h"
-#include "drivers/carried.h"
+#include "drivers/base/carried.h"
 
 #include <dirent.h>
 #include <fcntl.h>

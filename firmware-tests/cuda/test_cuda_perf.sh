@@ -55,8 +55,8 @@ _Static_assert((sizeof(ncclUniqueId) == sizeof(struct perf_nccl_id)) && (sizeof(
 _Static_assert((ncclFloat32 == 7) && (ncclFloat16 == 6) && (ncclBfloat16 == 9) && (ncclSum == 0) && (ncclSuccess == 0),
                "as they are numbered");
 END
-    check its_header_has_the_same_types ${CC:-cc} -std=gnu11 -D_GNU_SOURCE -I. -Ilib -isystem "$cuda/include" \
-        -fsyntax-only "$scratch/nccl.c"
+    check its_header_has_the_same_types ${CC:-cc} -std=gnu11 -D_GNU_SOURCE -I. -Ilib -Idrivers/base \
+        -isystem "$cuda/include" -fsyntax-only "$scratch/nccl.c"
 else
     skip its_header_has_the_same_types "no nccl.h"
 fi

@@ -11,7 +11,8 @@ by_clang() {
     clang -x cuda --cuda-device-only --cuda-gpu-arch=sm_80 --cuda-path=/nowhere -nocudainc -nocudalib \
         -Xclang -target-feature -Xclang +ptx71 -std=c++17 -O1 -ffp-contract=off -Wall -Wextra -Wno-unused-function \
         -Wno-unused-command-line-argument -Wno-unknown-cuda-version -Werror \
-        -include firmware-tests/cuda/clang_cuda.h -I. -Ilib -S -o "$scratch/clang.ptx" "$scratch/all.cu"
+        -include firmware-tests/cuda/clang_cuda.h -I. -Ilib -Idrivers/base \
+        -S -o "$scratch/clang.ptx" "$scratch/all.cu"
 }
 printf '#include "%s"\n' ops/element/cuda/*.cu >"$scratch/all.cu"
 if ! clang --print-targets 2>/dev/null | grep -q nvptx64; then
@@ -36,7 +37,7 @@ faults() {
     sed -n 's/^WRONG \([a-z]*\):.*/\1/p' "$scratch/loads" | LC_ALL=C sort -u | xargs
 }
 ptx_of() {
-    nvcc -allow-unsupported-compiler -O3 -std=c++17 -fmad=false -I. -Ilib -arch=compute_90 -ptx \
+    nvcc -allow-unsupported-compiler -O3 -std=c++17 -fmad=false -I. -Ilib -Idrivers/base -arch=compute_90 -ptx \
         -o "$2" "$1" >"$scratch/why" 2>&1 || { cat "$scratch/why"; return 1; }
 }
 recorded=firmware-tests/cuda/bad_loads.sass

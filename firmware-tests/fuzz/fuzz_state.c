@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "firmware-tests/support/suite.h"
-#include "drivers/fnv.h"
+#include "drivers/base/fnv.h"
 #include "lib/state/state_format.h"
 #include "firmware-tests/support/world.h"
 

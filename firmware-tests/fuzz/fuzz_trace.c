@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "drivers/bytes.h"
+#include "drivers/base/bytes.h"
 #include "tools/trace/trace.h"
 
 static void line_check(const char *error)

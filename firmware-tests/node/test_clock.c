@@ -1,6 +1,6 @@
 /* The clock that polls ask: between two looks at the system's the CPU's counter tells. */
 #include "firmware-tests/support/suite.h"
-#include "drivers/ticks.h"
+#include "drivers/base/ticks.h"
 
 #define OFF_NS 20000u /* at most */
 

@@ -4,7 +4,7 @@
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/sparse_model.h"
 #include "firmware-tests/support/world_setups.h"
-#include "drivers/fnv.h"
+#include "drivers/base/fnv.h"
 #include "lib/core/vote.h"
 
 static const struct gf_tensor plain[] = {{.name = "first", .elem_count = 700},

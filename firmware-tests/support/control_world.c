@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "drivers/fnv.h"
+#include "drivers/base/fnv.h"
 
 #define JOIN_NS (8000 * CONTROL_MS)
 #define KEEPALIVE_NS (1000 * CONTROL_MS)

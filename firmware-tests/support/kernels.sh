@@ -59,7 +59,7 @@ loads)
     if nvdisasm -c "$made/elf.90" >"$scratch/code" 2>/dev/null; then of=sass
     else
         of=ptx
-        nvcc -allow-unsupported-compiler -O3 -std=c++17 -fmad=false -I. -Ilib -arch=compute_90 -ptx \
+        nvcc -allow-unsupported-compiler -O3 -std=c++17 -fmad=false -I. -Ilib -Idrivers/base -arch=compute_90 -ptx \
             -o "$scratch/code" "$BUILD/ops/element/cuda/gf_kernels.cu" || exit 1
     fi
     python3 firmware-tests/cuda/kernel_loads.py $of "$scratch/code" >"$scratch/loops"

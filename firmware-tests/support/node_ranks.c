@@ -2,7 +2,7 @@
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/node_ranks.h"
 
-#include "drivers/clock.h"
+#include "drivers/base/clock.h"
 
 #define TRIES 1000000u
 

@@ -3,7 +3,7 @@
 #ifndef TCP_MIDDLE_H
 #define TCP_MIDDLE_H
 
-#include "drivers/fault.h"
+#include "drivers/base/fault.h"
 
 #define MIDDLE_UP 0 /* from the rank to rank 0 */
 #define MIDDLE_DOWN 1

@@ -2,7 +2,7 @@
  * failure. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world.h"
-#include "drivers/fnv.h"
+#include "drivers/base/fnv.h"
 #include "ops/element/host/half.h"
 
 static uint32_t mix(uint32_t rank, uint32_t tensor, uint64_t elem)

@@ -2,7 +2,7 @@
  * the test.
  * suite: slow */
 #include "firmware-tests/support/suite.h"
-#include "drivers/address.h"
+#include "drivers/base/address.h"
 #include "firmware-tests/support/channel_hub.h"
 #include "firmware-tests/support/tcp_keys.h"
 #include "firmware-tests/support/tcp_middle.h"

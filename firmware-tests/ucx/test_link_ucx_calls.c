@@ -6,7 +6,7 @@
 #include "firmware-tests/ucx/ucx_faults.h"
 #include "firmware-tests/support/ucx_ranks.h"
 
-#include "drivers/clock.h"
+#include "drivers/base/clock.h"
 
 #include <dirent.h>
 #include <sched.h>

@@ -84,7 +84,7 @@ printf '%s\n' '#include <signal.h>' '#include "drivers/link.h"' \
     'int main(void) { struct sigaction a; sigaction(SIGSEGV, 0, &a); return a.sa_handler != SIG_DFL; }' >"$scratch/signals.c"
 # As the README links an appliance: words, and no quotes.
 # shellcheck disable=SC2086
-signals() { ${CC:-gcc} -D_GNU_SOURCE -I. -Ilib "$scratch/signals.c" -o "$scratch/signals" $flags && "$scratch/signals"; }
+signals() { ${CC:-gcc} -D_GNU_SOURCE -I. -Ilib -Idrivers/base "$scratch/signals.c" -o "$scratch/signals" $flags && "$scratch/signals"; }
 check "and_takes_no_signals" signals
 other=$(cd "$(dirname "$(ldd "$scratch/dynamic/gf-perf" | sed -n 's/.*libucp.so.0 => \(.*\) (.*/\1/p')")" && pwd)
 mkdir "$scratch/lib"

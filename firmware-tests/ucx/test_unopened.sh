@@ -3,7 +3,7 @@
 # constructors run then, once.
 . firmware-tests/support/shell.sh
 linked=$BUILD/firmware-tests/program_unopened
-cc() { ${CC:-gcc} -O1 -g -D_GNU_SOURCE -I. -Ilib firmware-tests/ucx/program_unopened.c "$@"; }
+cc() { ${CC:-gcc} -O1 -g -D_GNU_SOURCE -I. -Ilib -Idrivers/base firmware-tests/ucx/program_unopened.c "$@"; }
 functions() { "$@" >"$scratch/out" || { cat "$scratch/out"; return 1; }; }
 same_functions() { functions "$@" && diff "$scratch/alone.out" "$scratch/out"; }
 madvise_of() { grep '^madvise:' "$1"; } # no sanitizer has one of its own

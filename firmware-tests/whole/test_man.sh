@@ -39,7 +39,7 @@ sed -n '/^\.Ss Launchers that are not/,/^\.S[hs] [^L]/s/^\.It Ev \([A-Z_0-9]*\).
 check "and_the_signs_of_those_that_are_not" same_lines "$scratch/names" "$scratch/paged"
 
 # A prototype ends in ");" behind its name and "("; comments, types and bodies are taken out first.
-headers="lib/gradientflow.h lib/types.h lib/configuration.h lib/schedule.h config/config.h"
+headers="lib/gradientflow.h drivers/base/types.h lib/configuration.h lib/schedule.h config/config.h"
 for header in $headers; do
     sed 's|/\*.*\*/||; \|/\*|,\|\*/|d' "$header" | grep -vE '^#|^typedef|^extern "C"' | tr '\n' ' ' |
         sed 's/ *{[^{}]*}/;/g' | tr ';' '\n' |
@@ -72,7 +72,7 @@ check "and_types_of_functions" same_lines "$scratch/declared" "$scratch/listed"
     echo "    (void)config->${member:-$key};"
 done | sed '1i#include "lib/gradientflow.h"\nvoid members(const struct gf_config *config)\n{
             $a}' >"$scratch/members.c"
-check "and_how_a_key_becomes_a_member" "${CC:-gcc}" -std=c11 -fsyntax-only -I. -Ilib "$scratch/members.c"
+check "and_how_a_key_becomes_a_member" "${CC:-gcc}" -std=c11 -fsyntax-only -I. -Ilib -Idrivers/base "$scratch/members.c"
 check "of_all_keys" [ "$(grep -c void "$scratch/members.c")" -gt 70 ]
 
 make -s help | sed 's/^  \([^ ]*\).*/\1/' | sort >"$scratch/helped"

@@ -12,7 +12,7 @@ find lib ops drivers config tools firmware-tests -type f -name '*.*' ! -path '*/
 sources() { grep -E "\.($1)\$" "$scratch/all" | sort; }
 sources 'c|h|cu|cuh|cc|sh|py|awk' >"$scratch/code"
 
-# Public functions that only read or name something: the others begin with GF_COMPUTES() (drivers/arithmetic.h).
+# Public functions that only read or name something: the others begin with GF_COMPUTES() (drivers/base/arithmetic.h).
 reads="rank world first_rank first_world world_max gradient gradient_f32 gradient_bits16"
 reads="$reads weight weight_f32 weight_bits16 weight_half metric step_skipped gradient_scale"
 reads="$reads loss_scale block exchange_take abort state_bytes regroup_due joiners left left_out rejoined steps"
@@ -26,8 +26,9 @@ reads="$reads operation_name algorithm_name log_stderr error_text struct_bytes"
         function may(from, to) {
             if (to ~ /^firmware-tests\//) return from ~ /^firmware-tests/
             if (from ~ /^firmware-tests/ || from == dir(to)) return 1
+            if (from == "drivers/base" || to ~ /^drivers\/base\//) return from != "drivers/base"
             if (to ~ /^drivers\/[a-z]*\.h$/) return 1
-            if (to ~ /^lib\/(gradientflow|types|configuration|schedule)\.h$/) return 1
+            if (to ~ /^lib\/(gradientflow|configuration|schedule)\.h$/) return 1
             if (from ~ /^drivers/) return 0
             if (from ~ /^ops/) return to ~ /^ops\//
             if (from ~ /^config/) return to ~ /^lib\/settings\//
@@ -59,6 +60,7 @@ reads="$reads operation_name algorithm_name log_stderr error_text struct_bytes"
             to = $0; sub(/^[^"]*"/, "", to); sub(/".*/, "", to)
             if (to == "gradientflow.h") to = "lib/" to
             if (to == "config.h" || to == "config_keys.h") to = "config/" to
+            if (to ~ /^(types|address|clock|fault)\.h$/) to = "drivers/base/" to
             if (to !~ /\//) to = dir(FILENAME) "/" to
             if (!may(dir(FILENAME), to)) n["include " dir(FILENAME) ">" dir(to)]++
         }
@@ -90,9 +92,9 @@ reads="$reads operation_name algorithm_name log_stderr error_text struct_bytes"
         /^[a-z].*[a-z_0-9]\(.*[,;]/ && !/^typedef/ {
             if (said !~ /[A-Za-z]/ && !/\/\*/) n[FILENAME]++
             if ($0 ~ /_wait(_for)?\(/ && said $0 !~ /[Bb]lock/) n[FILENAME]++
-        } END { for (f in n) print "declaration", f, n[f] }' lib/gradientflow.h lib/types.h lib/configuration.h lib/schedule.h config/config.h $(echo drivers link gpu channel clock fault | sed 's|[a-z]*|drivers/&.h|g')
+        } END { for (f in n) print "declaration", f, n[f] }' lib/gradientflow.h drivers/base/types.h lib/configuration.h lib/schedule.h config/config.h $(echo drivers link gpu channel base/clock base/fault base/address | sed 's|[a-z/]*|drivers/&.h|g')
     # A public function computes with the default mode of floating point, or only reads.
-    cat lib/gradientflow.h lib/schedule.h lib/types.h lib/configuration.h config/config.h |
+    cat lib/gradientflow.h lib/schedule.h drivers/base/types.h lib/configuration.h config/config.h |
         sed -nE 's/^[a-z][a-z0-9_ *]*[ *](gf_[a-z0-9_]+)\(.*/\1/p' |
         grep -vxE "gf_($(echo "$reads" | tr ' ' '|'))" >"$scratch/computes"
     sources c | grep -E '^(lib|config)/' | xargs awk -v list="$scratch/computes" '
@@ -111,7 +113,7 @@ reads="$reads operation_name algorithm_name log_stderr error_text struct_bytes"
             print (part[2] ~ /\//) ? part[2] : dir part[2] }' | sort -u >"$scratch/first"
     for header in $(sources h | grep -vxFf "$scratch/first"); do
         echo "#include \"$header\"" >"$scratch/alone.c"
-        ${CC:-gcc} -std=c11 -D_GNU_SOURCE -DGF_WITH_UCX=0 -DGF_WITH_CUDA=0 -DGF_WITH_NVCC=0 -I. -Ilib -Iconfig -I/usr/local/cuda/include \
+        ${CC:-gcc} -std=c11 -D_GNU_SOURCE -DGF_WITH_UCX=0 -DGF_WITH_CUDA=0 -DGF_WITH_NVCC=0 -I. -Ilib -Idrivers/base -Iconfig -I/usr/local/cuda/include \
             -fsyntax-only "$scratch/alone.c" 2>"$scratch/why" && continue
         # A package that not everybody has: libibverbs-dev, CUDA, UCX.
         lacks=$(sed -nE 's/.*: ((cuda|uc[pst]\/|infiniband\/)[^:]*): No such file.*/\1/p' "$scratch/why")

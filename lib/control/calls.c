@@ -3,7 +3,7 @@
  * rank keeps a running hash of its requests, and its reports carry some of these hashes. The
  * coordinator makes no requests itself: for each request number the first report is what the
  * other ranks must equal. */
-#include "drivers/fnv.h"
+#include "drivers/base/fnv.h"
 #include "lib/control/coordinator_state.h"
 #include "lib/settings/settings.h"
 

@@ -1,7 +1,7 @@
 /* See frames.h. */
 #include "lib/control/frames.h"
 
-#include "drivers/fnv.h"
+#include "drivers/base/fnv.h"
 
 #define COUNT(fields) (sizeof(fields) / sizeof((fields)[0]))
 

@@ -27,7 +27,7 @@
 #ifndef GF_CONTROL_FRAMES_H
 #define GF_CONTROL_FRAMES_H
 
-#include "drivers/bytes.h"
+#include "drivers/base/bytes.h"
 #include "drivers/channel.h"
 #include "lib/control/control.h"
 

@@ -5,7 +5,7 @@
 #include "lib/core/accessors.h"
 #include "lib/core/device_work.h"
 #include "lib/device/device.h"
-#include "drivers/arithmetic.h"
+#include "drivers/base/arithmetic.h"
 
 #define FLUSH_POLLS 64u
 

@@ -8,7 +8,7 @@
  * history. What it had not sent of that step's gradient is lost with the step. */
 #include <string.h>
 
-#include "drivers/bytes.h"
+#include "drivers/base/bytes.h"
 #include "lib/core/regroup.h"
 #include "lib/core/accessors.h"
 #include "lib/core/device_work.h"

@@ -2,7 +2,7 @@
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 #include "lib/core/device_work.h"
-#include "drivers/arithmetic.h"
+#include "drivers/base/arithmetic.h"
 
 gf_status gf_device_failed(gf_context *gf, gf_operation operation)
 {

@@ -3,7 +3,7 @@
 #define GF_ERROR_H
 
 #include "lib/control/control.h"
-#include "drivers/fault.h"
+#include "drivers/base/fault.h"
 
 struct gf_failing {
     bool linked;        /* it failed after the warm-up: all connections are made */

@@ -5,11 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "drivers/fnv.h"
+#include "drivers/base/fnv.h"
 #include "lib/core/accessors.h"
 #include "lib/core/arena.h"
 #include "lib/settings/settings.h"
-#include "drivers/arithmetic.h"
+#include "drivers/base/arithmetic.h"
 
 gf_status gf_extra_check(const struct gf_config *config, char *error_out)
 {

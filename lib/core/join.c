@@ -9,7 +9,7 @@
 #include "lib/core/accessors.h"
 #include "lib/core/device_work.h"
 #include "lib/core/extra.h"
-#include "drivers/arithmetic.h"
+#include "drivers/base/arithmetic.h"
 
 #define CONNECTS_A_POLL 32u
 #define LONG_NS UINT64_C(1000000000)

@@ -12,7 +12,7 @@
 #include "lib/device/device.h"
 #include "lib/settings/settings.h"
 #include "lib/settings/with_error.h"
-#include "drivers/arithmetic.h"
+#include "drivers/base/arithmetic.h"
 
 /* The most that any algorithm asks for in one op, as which one runs may differ from operation to
  * operation, for data of any size, as public requests may be larger than the pool, in each world

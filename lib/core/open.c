@@ -6,9 +6,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "drivers/descriptors.h"
+#include "drivers/base/descriptors.h"
 #include "drivers/devices.h"
-#include "drivers/fnv.h"
+#include "drivers/base/fnv.h"
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 #include "lib/core/arena.h"
@@ -20,7 +20,7 @@
 #include "lib/device/device.h"
 #include "lib/settings/settings.h"
 #include "lib/settings/with_error.h"
-#include "drivers/arithmetic.h"
+#include "drivers/base/arithmetic.h"
 
 static void context_lay(const struct gf_layout *layout, const struct gf_control_parts *parts,
                         gf_context *gf)

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "drivers/fnv.h"
+#include "drivers/base/fnv.h"
 #include "lib/core/arena.h"
 #include "lib/core/finite.h"
 #include "lib/settings/settings.h"

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "drivers/arithmetic.h"
+#include "drivers/base/arithmetic.h"
 #include "lib/core/accessors.h"
 #include "lib/core/choose.h"
 #include "lib/core/device_work.h"

@@ -1,6 +1,6 @@
 /* A new link in an open context: for another generation, or with a network where there was none
  * before. The exchange region may move, and with it everything that lies in it. */
-#include "drivers/descriptors.h"
+#include "drivers/base/descriptors.h"
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 #include "lib/core/device_work.h"

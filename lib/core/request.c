@@ -9,7 +9,7 @@
 #include "lib/core/choose.h"
 #include "lib/core/device_work.h"
 #include "lib/settings/settings.h"
-#include "drivers/arithmetic.h"
+#include "drivers/base/arithmetic.h"
 #include "ops/element/host/reduce_host.h"
 
 static struct gf_pending *pending_of(gf_context *gf, const struct gf_request *request)

@@ -15,7 +15,7 @@
 #include "lib/core/device_work.h"
 #include "lib/core/extra.h"
 #include "lib/core/vote.h"
-#include "drivers/arithmetic.h"
+#include "drivers/base/arithmetic.h"
 
 #define STILL_NS UINT64_C(25000000)
 

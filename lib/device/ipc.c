@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "drivers/fnv.h"
+#include "drivers/base/fnv.h"
 #include "drivers/node.h"
 #include "lib/context.h"
 #include "lib/core/accessors.h"

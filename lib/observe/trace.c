@@ -7,7 +7,7 @@
 
 #include "lib/context.h"
 #include "lib/core/accessors.h"
-#include "drivers/arithmetic.h"
+#include "drivers/base/arithmetic.h"
 
 /* Where the next one is written; NULL: none is kept. */
 static struct gf_trace_record *next(gf_context *gf)

@@ -13,7 +13,7 @@
 #include "lib/core/accessors.h"
 #include "lib/core/device_work.h"
 #include "lib/optimizer/kinds.h"
-#include "drivers/arithmetic.h"
+#include "drivers/base/arithmetic.h"
 
 #define CLIP_EPSILON 1e-6 /* of torch.nn.utils.clip_grad_norm_ */
 #define SQUARES 64u       /* are brought to the host at a time */

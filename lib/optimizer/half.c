@@ -2,7 +2,7 @@
 #include "lib/core/accessors.h"
 #include "lib/core/device_work.h"
 #include "lib/optimizer/kinds.h"
-#include "drivers/arithmetic.h"
+#include "drivers/base/arithmetic.h"
 
 gf_status gf_half_refresh(gf_context *gf)
 {

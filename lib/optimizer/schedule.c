@@ -8,7 +8,7 @@
 #include <math.h>
 
 #include "lib/optimizer/kinds.h"
-#include "drivers/arithmetic.h"
+#include "drivers/base/arithmetic.h"
 
 #define BASE_BATCH 256u
 #define STEP_FACTOR 0.1

@@ -16,7 +16,7 @@
 #include "lib/core/device_work.h"
 #include "lib/optimizer/kinds.h"
 #include "lib/settings/settings.h"
-#include "drivers/arithmetic.h"
+#include "drivers/base/arithmetic.h"
 
 uint32_t gf_tensor_at(const gf_context *gf, uint32_t slot)
 {

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "drivers/fault.h"
+#include "drivers/base/fault.h"
 #include "drivers/gpu.h"
 
 #define ERROR_BYTES 256 /* of gf_config_effective() */

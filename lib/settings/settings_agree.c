@@ -1,12 +1,12 @@
 /* What ranks compare when they join: a hash of all values that must agree, and a text that shows a
  * difference. */
 #include "lib/settings/settings.h"
-#include "drivers/arithmetic.h"
+#include "drivers/base/arithmetic.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "drivers/fnv.h"
+#include "drivers/base/fnv.h"
 
 /* With its end, or "a","bc" and "ab","c" would be the same. */
 static uint64_t hash_text(uint64_t hash, const char *text)

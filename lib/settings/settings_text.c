@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "drivers/address.h"
-#include "drivers/fault.h"
+#include "drivers/base/address.h"
+#include "drivers/base/fault.h"
 #include "drivers/gpu.h"
 
 struct unit {

@@ -1,7 +1,7 @@
 /* Settings of the optimizer and of sparse communication that need each other or exclude each
  * other. core/resolve.c does the same for drivers and ranks. */
 #include "lib/settings/settings.h"
-#include "drivers/arithmetic.h"
+#include "drivers/base/arithmetic.h"
 
 #define refuse(error_out, ...) gf_config_refuse(error_out, GF_ERR_CONFIG, __VA_ARGS__)
 

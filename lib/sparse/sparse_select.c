@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "drivers/fault.h"
+#include "drivers/base/fault.h"
 
 uint32_t gf_sparse_kept(const struct gf_config *config, uint32_t chunk_count, uint64_t number)
 {

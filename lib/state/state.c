@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "drivers/fnv.h"
+#include "drivers/base/fnv.h"
 #include "lib/device/device.h"
 #include "lib/state/state_format.h"
 #include "lib/core/accessors.h"
@@ -12,7 +12,7 @@
 #include "lib/core/extra.h"
 #include "lib/core/device_work.h"
 #include "lib/settings/settings.h"
-#include "drivers/arithmetic.h"
+#include "drivers/base/arithmetic.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "head and pools are written as they lie");
 

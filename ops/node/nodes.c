@@ -3,7 +3,7 @@
  * exactly the others; its ranks have the same lowest rank. */
 #include <stdio.h>
 
-#include "drivers/fnv.h"
+#include "drivers/base/fnv.h"
 #include "ops/node/hierarchy.h"
 
 static bool reaches(const struct gf_nodes_meeting *met, uint32_t rank)

@@ -1,6 +1,6 @@
 /* See check_report.h. */
 #include "tools/check/check_report.h"
-#include "drivers/fault.h"
+#include "drivers/base/fault.h"
 #include "tools/common/tool_output.h"
 
 #include <stdarg.h>

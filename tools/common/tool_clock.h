@@ -2,7 +2,7 @@
 #ifndef TOOL_CLOCK_H
 #define TOOL_CLOCK_H
 
-#include "drivers/clock.h"
+#include "drivers/base/clock.h"
 
 static inline uint64_t tool_clock_ns(void)
 {

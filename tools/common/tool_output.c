@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "drivers/bytes.h"
+#include "drivers/base/bytes.h"
 
 void tool_output_begin(void)
 {

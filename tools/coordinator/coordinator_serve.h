@@ -6,7 +6,7 @@
 #include <signal.h>
 
 #include "gradientflow.h"
-#include "drivers/fault.h"
+#include "drivers/base/fault.h"
 
 /* Of whoever listens, and of whoever asks how it goes. */
 struct coordinator_job {

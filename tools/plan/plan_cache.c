@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "drivers/fnv.h"
+#include "drivers/base/fnv.h"
 #include "tools/common/tool_file.h"
 #include "tools/plan/plan.h"
 

@@ -1,6 +1,6 @@
 /* See plan_world.h. A rank is polled when something has happened for it, and once more after each
  * turn that has worked or moved a buffer on: then there may be more to do at once. */
-#include "drivers/fnv.h"
+#include "drivers/base/fnv.h"
 #include "tools/plan/plan_world.h"
 
 #include <math.h>

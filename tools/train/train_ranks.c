@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "drivers/fnv.h"
+#include "drivers/base/fnv.h"
 #include "tools/train/train_loop.h"
 
 #define LIMB_BITS 8u

@@ -1,5 +1,5 @@
 /* See train_weights.h. */
-#include "drivers/fnv.h"
+#include "drivers/base/fnv.h"
 #include "tools/train/train_weights.h"
 
 #include <string.h>

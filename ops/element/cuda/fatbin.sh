@@ -6,7 +6,7 @@
 # cuobjdump ($CUOBJDUMP, or one beside an nvcc) shows a part that is not stated, or newer than stated.
 # fatbin.sh check OUT STATED: that alone; 77: there is no cuobjdump.
 set -eu
-flags="-allow-unsupported-compiler -O3 -std=c++17 -fmad=false -I. -Ilib"
+flags="-allow-unsupported-compiler -O3 -std=c++17 -fmad=false -I. -Ilib -Idrivers/base"
 newer=100 # others take the PTX
 
 version_of() { "$1" --version | sed -n 's/.*release \([0-9]*\.[0-9]*\).*/\1/p'; }

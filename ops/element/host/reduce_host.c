@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "drivers/fault.h"
+#include "drivers/base/fault.h"
 #include "ops/element/host/half.h"
 
 #define NAN_BITS 0x7fc00000u

@@ -1,6 +1,6 @@
 /* See carried.h. */
-#include "drivers/carried.h"
-#include "drivers/descriptors.h"
+#include "drivers/base/carried.h"
+#include "drivers/base/descriptors.h"
 
 #include <errno.h>
 #include <string.h>

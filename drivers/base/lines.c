@@ -1,4 +1,4 @@
-#include "drivers/lines.h"
+#include "drivers/base/lines.h"
 
 #include <fcntl.h>
 #include <string.h>

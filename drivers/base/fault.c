@@ -1,5 +1,5 @@
 /* Log lines and fault records. */
-#include "drivers/fault.h"
+#include "drivers/base/fault.h"
 
 #include <stdarg.h>
 #include <stdio.h>

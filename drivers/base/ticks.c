@@ -1,5 +1,5 @@
 /* The CPU's counter of ticks, which tells the time between two looks at a clock. */
-#include "drivers/ticks.h"
+#include "drivers/base/ticks.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>

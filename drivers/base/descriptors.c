@@ -1,5 +1,5 @@
 /* See descriptors.h. */
-#include "drivers/descriptors.h"
+#include "drivers/base/descriptors.h"
 
 #include <errno.h>
 #include <fcntl.h>

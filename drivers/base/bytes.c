@@ -1,5 +1,5 @@
 /* See bytes.h. */
-#include "drivers/bytes.h"
+#include "drivers/base/bytes.h"
 
 void gf_put_bytes(struct gf_put *put, const void *data, size_t bytes)
 {

@@ -1,5 +1,5 @@
 /* See forked.h. The list is this process's; a child begins with an empty one. */
-#include "drivers/forked.h"
+#include "drivers/base/forked.h"
 
 #include <pthread.h>
 #include <stdbool.h>

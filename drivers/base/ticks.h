@@ -5,7 +5,7 @@
 #ifndef GF_TICKS_H
 #define GF_TICKS_H
 
-#include "drivers/clock.h"
+#include "drivers/base/clock.h"
 
 struct gf_ticks {
     const struct gf_clock *clock;

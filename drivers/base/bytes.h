@@ -4,7 +4,7 @@
 #ifndef GF_BYTES_H
 #define GF_BYTES_H
 
-#include "drivers/fault.h"
+#include "drivers/base/fault.h"
 
 #include <stddef.h>
 #include <string.h>

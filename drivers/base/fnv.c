@@ -1,9 +1,9 @@
 /* See fnv.h. */
-#include "drivers/fnv.h"
+#include "drivers/base/fnv.h"
 
 #include <string.h>
 
-#include "drivers/fault.h"
+#include "drivers/base/fault.h"
 
 uint64_t gf_fnv_bytes(uint64_t hash, const void *data, size_t size_bytes)
 {

@@ -1,5 +1,5 @@
 /* See address.h. */
-#include "drivers/address.h"
+#include "drivers/base/address.h"
 
 #include <arpa/inet.h>
 #include <net/if.h>

@@ -1,5 +1,5 @@
 /* The system's clock. */
-#include "drivers/clock.h"
+#include "drivers/base/clock.h"
 
 #include <time.h>
 
