@@ -119,8 +119,8 @@ def graph():
 
 
 def public_names():
-    headers = ("gradientflow", "types", "configuration", "schedule")
-    text = "".join(open("lib/%s.h" % name).read() for name in headers)
+    headers = ("lib/gradientflow", "drivers/base/types", "lib/configuration", "lib/schedule")
+    text = "".join(open("%s.h" % name).read() for name in headers)
     text = re.sub(r"/\*.*?\*/", " ", text, flags=re.S)
     return sorted(set(re.findall(r"\b(gf_\w+)\(", re.sub(r"^\s*#.*$", "", text, flags=re.M))))
 

@@ -101,6 +101,7 @@ static void coordinator_open(struct world *w)
     struct gf_coordinator_setup setup = {.world = config->job.world,
                                          .id_count = w->world,
                                          .host_id = GF_RANK_NONE,
+                                         .is_first = (c->starts++ == 0),
                                          .join_timeout_ns = UINT64_C(60000000000),
                                          .endpoint_bytes_max = 2048,
                                          .log = log};

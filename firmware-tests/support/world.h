@@ -75,6 +75,7 @@ struct world_coordinator {
     struct gf_channel *channel;
     gf_status status; /* of the last poll: GF_AGAIN, and then how the job has ended */
     uint64_t nap_ns;
+    uint32_t starts; /* of it so far */
 };
 
 /* One turn of one rank. GF_AGAIN: it wants another, soon. */
