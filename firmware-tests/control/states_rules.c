@@ -310,6 +310,11 @@ void states_rules_step(void)
         is_held = is_held || (proc->has_state && !proc->leaves && (!proc->excused || host) &&
                               (proc->number != 0));
     }
+    /* Who waits for a word of a coordinator that is stopped for so long ends and names it. */
+    bool is_mute = states->halted && (states->now_ns - states->halted_ns >= UINT64_C(4000000000));
+    for (uint32_t i = 0; is_mute && (i < states->proc_count); i++)
+        if (states->procs[i].alive && (states_state(i) != GF_MEMBER_WORKS))
+            states->procs[i].excused = true;
     if (begun && !is_held) states->is_over = true;
     if (!begun && !all_come()) states->is_over = true;
     states_rule(states->passes < 60, "the job goes on, or ends");

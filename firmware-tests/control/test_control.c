@@ -109,6 +109,31 @@ TEST(who_ends_with_words_unread_is_found_as_it_does_not_dial_again)
     control_world_close(&world);
 }
 
+/* .. and is told once, with how many others have ended at the same time. */
+TEST(ranks_that_end_at_once_are_told_once)
+{
+    static char said[8192];
+    for (uint32_t unread = 0; unread < 2; unread++) {
+        said[0] = '\0';
+        control_world_open(&world, 5, 1);
+        control_world_quiet(&world, SECOND);
+        world.said = said;
+        world.said_bytes = sizeof said;
+        world.procs[0].stopped = true; /* the regroup waits for it */
+        for (uint32_t id = 2; id < 5; id++) {
+            if (unread)
+                control_world_kill_unread(&world, id);
+            else
+                control_world_kill(&world, id);
+        }
+        control_world_quiet(&world, unread ? 3 * SECOND : SECOND);
+        const char *first = strstr(said, ", and 2 more ranks");
+        if ((first == NULL) || (strstr(first + 1, ", and ") != NULL)) fail_msg("%s", said);
+        world.said = NULL;
+        control_world_close(&world);
+    }
+}
+
 /* .. and if it lives after all, it comes in again. */
 TEST(who_was_reset_and_dials_too_late_comes_in_again)
 {
@@ -761,7 +786,8 @@ static const struct standing_row {
     bool is_good;
 } standing_rows[] = {
     {"of_a_generation", {.generation = 1, .rank = 1, .world = 3, .listed = 1}, true},
-    {"of_the_last_number", {.listed = CONTROL_NUMBER_MAX}, true},
+    {"of_the_last_list", {.listed = CONTROL_NUMBER_MAX}, true},
+    {"of_the_last_generation", {.generation = CONTROL_NUMBER_MAX, .world = 3}, true},
     {"of_a_list_beyond_it", {.listed = CONTROL_NUMBER_MAX + 1}, false},
     {"of_a_generation_beyond_it", {.generation = CONTROL_NUMBER_MAX + 1, .world = 3}, false},
     {"of_a_world_that_is_too_large", {.generation = 1, .rank = 1, .world = 4}, false},
@@ -1711,6 +1737,11 @@ TEST(who_dials_again_as_the_job_ends_hears_why)
     control_world_quiet(&world, 200 * CONTROL_MS);
     assert_int_equal(gf_member_error(world.procs[2].member)->code, GF_ERR_MISMATCH);
     assert_int_equal(gf_coordinator_poll(world.coordinator, world.now_ns), GF_ERR_MISMATCH);
+    uint32_t late = control_world_start(&world, 2, true); /* of a join it would be that error */
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    const struct gf_error *error = gf_member_error(world.procs[late].member);
+    assert_int_equal(error->code, GF_ERR_STATE);
+    assert_non_null(strstr(error->text, "the job has ended: calls differ"));
     control_world_close(&world);
 }
 
@@ -1781,6 +1812,23 @@ TEST(two_processes_that_both_say_the_other_was_reaped_do_not_take_turns)
     assert_int_equal(control_world_state(&world, second), GF_MEMBER_ENDED);
     assert_int_equal(control_world_state(&world, third), GF_MEMBER_WORKS);
     assert_true(world.procs[0].number <= 4);
+    control_world_close(&world);
+}
+
+/* No step has ended, so it is as far as the others, and has no weights all the same. */
+TEST(a_rank_that_comes_in_before_the_first_step_is_given_the_common_state)
+{
+    control_world_open_growing(&world, 2, 1, 3, GF_RANK_NONE);
+    for (uint32_t i = 0; i < 2; i++) world.procs[i].hangs = world.procs[i].unapplied = true;
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    assert_int_equal(world.procs[0].number, 1);
+    (void)control_world_start(&world, 2, false);
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    control_world_kill(&world, 1);
+    control_world_quiet(&world, SECOND);
+    assert_int_equal(world.procs[0].steps, 0);
+    assert_int_equal(gf_member_generation(world.procs[0].member)->world, 2);
+    assert_true(gf_member_generation(world.procs[0].member)->lags);
     control_world_close(&world);
 }
 

@@ -572,10 +572,11 @@ static void state_copy(struct control_world *world, struct control_proc *proc)
 
 static void ready_say(struct control_proc *proc, bool planned)
 {
-    struct control_ready ready = {
-        .planned = planned,
-        .leaves = proc->leaves,
-        .progress = {.steps = proc->steps, .applied = 1, .partial = proc->has_state ? 0 : 1}};
+    struct control_ready ready = {.planned = planned,
+                                  .leaves = proc->leaves,
+                                  .progress = {.steps = proc->steps,
+                                               .applied = proc->unapplied ? 0 : 1,
+                                               .partial = proc->has_state ? 0 : 1}};
     gf_member_ready(proc->member, &ready);
 }
 

@@ -41,11 +41,12 @@ struct control_proc {
     bool alive;
     bool stopped;
     bool rejoins;
-    bool hangs;    /* its steps do not end */
-    bool computes; /* .. and it is behind, and waits for nobody */
-    bool is_old;   /* of a job that was begun anew without it */
-    bool excused;  /* something was done to it for which it may end */
-    bool leaves;   /* it wishes to leave at the next regroup */
+    bool hangs;     /* its steps do not end */
+    bool computes;  /* .. and it is behind, and waits for nobody */
+    bool is_old;    /* of a job that was begun anew without it */
+    bool excused;   /* something was done to it for which it may end */
+    bool leaves;    /* it wishes to leave at the next regroup */
+    bool unapplied; /* its update of the last step is still to come */
     void (*edges)(void *proc, struct control_edges *edges_out); /* or NULL */
     const void *said;                                           /* of a test's own edges() */
     uint32_t id;
