@@ -83,12 +83,12 @@ struct gf_channel_driver {
      * has the reason: for a listener, that the address is taken, or not of this host. */
     gf_status (*open)(const struct gf_channel_setup *setup, void *state, uint64_t now_ns,
                       struct gf_channel **channel_out, struct gf_fault *fault_out);
-    /* GF_OK: an event is in *event_out, ask again. GF_AGAIN: none now. An error: the channel as a
-     * whole has failed, and `fault` has the reason. Bounded work. */
-    gf_status (*poll)(struct gf_channel *channel, uint64_t now_ns,
-                      struct gf_channel_event *event_out);
-    /* Copies the payload. GF_AGAIN: there is no room now and nothing was taken. GF_ERR_PEER: there
-     * is no such connection; ENDED follows or was given. */
+    /* True: an event is in *event_out, ask again. False: none now, or the channel as a whole has
+     * failed, and then `fault` has the reason and keeps it. Bounded work. */
+    bool (*poll)(struct gf_channel *channel, uint64_t now_ns, struct gf_channel_event *event_out);
+    /* Copies the payload. GF_FULL: the connection has no room now and nothing was taken, so that
+     * the sender keeps the frame and sends it at a later turn. GF_ERR_PEER: there is no such
+     * connection; ENDED follows or was given. */
     gf_status (*send)(struct gf_channel *channel, uint32_t connection, uint32_t frame_kind,
                       const void *payload, uint32_t size_bytes);
     /* Closes a connection on purpose, once what was sent has left or the other end is gone. No

@@ -357,7 +357,7 @@ void gf_node_device_offer(struct gf_node *node, int descriptor)
     node->device.given = descriptor;
 }
 
-/* GF_AGAIN: the socket there is full, or has been asked. */
+/* GF_AGAIN: the answer is under way; a socket that was full is asked again after ASK_NS. */
 static gf_status device_ask(struct gf_node *node, const struct node_pair *pair, uint64_t now_ns)
 {
     struct node_word word = {.kind = NODE_WORD_PULL,

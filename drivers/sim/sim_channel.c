@@ -388,23 +388,23 @@ static void packet_taken(struct sim_channel *channel, struct sim_packet *packet)
     }
 }
 
-static gf_status channel_poll(struct gf_channel *base, uint64_t now_ns,
-                              struct gf_channel_event *event_out)
+static bool channel_poll(struct gf_channel *base, uint64_t now_ns,
+                         struct gf_channel_event *event_out)
 {
     struct sim_channel *channel = sim_channel(base);
     struct sim_rank *self = channel->self;
     struct sim_packet *packet = channel->first;
     (void)now_ns;
-    if (self->is_dead) return sim_dead(self, &base->fault, "poll");
-    if (self->is_stopped) return GF_AGAIN;
+    if (self->is_dead) (void)sim_dead(self, &base->fault, "poll");
+    if (self->is_dead || self->is_stopped) return false;
     if (channel->current != NULL) sim_packet_free(self->sim, channel->current);
     channel->current = packet;
-    if (packet == NULL) return GF_AGAIN;
+    if (packet == NULL) return false;
     channel->first = packet->next;
     if (packet->next == NULL) channel->last = NULL;
     packet_taken(channel, packet);
     *event_out = packet->event;
-    return GF_OK;
+    return true;
 }
 
 static gf_status channel_send(struct gf_channel *base, uint32_t connection, uint32_t frame_kind,
@@ -421,7 +421,7 @@ static gf_status channel_send(struct gf_channel *base, uint32_t connection, uint
     if (to->is_over) return GF_OK; /* the kernel takes it, and it is never read */
     if ((to->bytes > 0) && (to->bytes + size_bytes > ROOM_BYTES)) {
         wire->ends[own].is_starved = true;
-        return GF_AGAIN;
+        return GF_FULL;
     }
     struct sim_packet *packet =
         packet_send(channel->self->sim, wire, 1 - own, SIM_PACKET_FRAME, FRAME_NS, size_bytes);

@@ -171,14 +171,13 @@ static gf_status fault_of(struct channel *channel)
     return channel->base.fault.code;
 }
 
-static gf_status poll_channel(struct gf_channel *base, uint64_t now_ns,
-                              struct gf_channel_event *event_out)
+static bool poll_channel(struct gf_channel *base, uint64_t now_ns,
+                         struct gf_channel_event *event_out)
 {
     struct channel *channel = (struct channel *)base;
     struct handshake_poll turn = {.rounds = 0};
     uint32_t about;
-    gf_status status = fault_of(channel);
-    if (status != GF_OK) return status;
+    if (fault_of(channel) != GF_OK) return false;
     channel->now_ns = now_ns;
     gf_conns_leaving_turn(channel);
     gf_accept_poll(&channel->handshake, now_ns);
@@ -186,9 +185,9 @@ static gf_status poll_channel(struct gf_channel *base, uint64_t now_ns,
     while ((what == OUTCOME_NOTHING) && (fault_of(channel) == GF_OK) &&
            gf_handshake_next(&channel->handshake, &turn, &about))
         what = event_take(channel, about, event_out);
-    if (what == OUTCOME_EVENT) return GF_OK;
-    status = fault_of(channel);
-    return (status != GF_OK) ? status : GF_AGAIN;
+    if (what == OUTCOME_EVENT) return true;
+    (void)fault_of(channel); /* the last look may have failed */
+    return false;
 }
 
 static struct conn *conn_of(struct channel *channel, uint32_t connection)
@@ -205,7 +204,7 @@ static gf_status send_frame(struct gf_channel *base, uint32_t connection, uint32
     struct conn *conn = conn_of(channel, connection);
     GF_ASSERT((size_bytes <= GF_CHANNEL_PAYLOAD_MAX) && (frame_kind < GF_FRAME_DRIVER));
     if ((conn == NULL) || (conn->broken != 0)) return GF_ERR_PEER;
-    return gf_conn_put(channel, conn, frame_kind, payload, size_bytes) ? GF_OK : GF_AGAIN;
+    return gf_conn_put(channel, conn, frame_kind, payload, size_bytes) ? GF_OK : GF_FULL;
 }
 
 static void drop(struct gf_channel *base, uint32_t connection)

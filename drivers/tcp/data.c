@@ -136,7 +136,7 @@ gf_status gf_data_dial(struct gf_data *data, uint64_t now_ns, uint32_t peer, uin
         (void)gf_dial_poll(&data->handshake, dial, now_ns);
         return data->handshake.fault.code;
     }
-    return GF_AGAIN;
+    return GF_FULL;
 }
 
 const char *gf_data_text(const struct gf_data *data, uint32_t peer)

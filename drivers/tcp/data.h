@@ -42,7 +42,7 @@ gf_status gf_data_begin(struct gf_data *data, uint32_t generation, uint32_t rank
                         struct gf_addr *addr_out);
 const struct gf_fault *gf_data_fault(const struct gf_data *data);
 /* Dials `peer` at `to`, from the address `from` (family 0: any), again and again until connected()
- * or end(). GF_AGAIN: too many dials are under way, and none was begun. Does nothing for a dial
+ * or end(). GF_FULL: too many dials are under way, and none was begun. Does nothing for a dial
  * that is under way. */
 gf_status gf_data_dial(struct gf_data *data, uint64_t now_ns, uint32_t peer, uint32_t stream,
                        const unsigned char *secret, const struct gf_addr *to,

@@ -97,8 +97,8 @@ static bool pipe_take(uint32_t at, uint32_t way, struct gf_channel_event *event_
     return true;
 }
 
-static gf_status channel_poll(struct gf_channel *channel, uint64_t now_ns,
-                              struct gf_channel_event *event_out)
+static bool channel_poll(struct gf_channel *channel, uint64_t now_ns,
+                         struct gf_channel_event *event_out)
 {
     bool coordinators = is_coordinators(channel);
     uint32_t proc = coordinators ? 0 : proc_of(channel);
@@ -106,8 +106,8 @@ static gf_status channel_poll(struct gf_channel *channel, uint64_t now_ns,
     for (uint32_t i = 0; i < STATES_CONNS; i++)
         if ((coordinators || (states->conns[i].proc == proc)) &&
             pipe_take(i, coordinators ? TO_COORDINATOR : TO_MEMBER, event_out))
-            return GF_OK;
-    return GF_AGAIN;
+            return true;
+    return false;
 }
 
 static uint32_t conn_of(const struct gf_channel *channel, uint32_t connection)
@@ -128,7 +128,7 @@ static gf_status channel_send(struct gf_channel *channel, uint32_t connection, u
     if ((at == STATES_CONNS) || !states->conns[at].used) return GF_ERR_PEER;
     struct states_pipe *pipe = &states->conns[at].to[way];
     if (pipe->ended || pipe->lost) return GF_OK; /* the kernel takes it, and nobody reads it */
-    if (pipe->count == STATES_PIPE) return GF_AGAIN;
+    if (pipe->count == STATES_PIPE) return GF_FULL;
     states_rule(size_bytes <= STATES_FRAME_BYTES, "a frame fits");
     if (pipe->count == 0) order_take(pipe);
     struct frame *frame = &frames[at][way][pipe->count++];

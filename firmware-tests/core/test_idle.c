@@ -125,10 +125,10 @@ static size_t channel_bytes(const struct gf_channel_setup *setup)
 static gf_status channel_open(const struct gf_channel_setup *setup, void *state, uint64_t now_ns,
                               struct gf_channel **channel_out, struct gf_fault *fault_out);
 
-static gf_status channel_poll(struct gf_channel *channel, uint64_t now_ns,
-                              struct gf_channel_event *event_out)
+static bool channel_poll(struct gf_channel *channel, uint64_t now_ns,
+                         struct gf_channel_event *event_out)
 {
-    return GF_AGAIN;
+    return false;
 }
 
 static void channel_dial(struct gf_channel *channel, uint64_t now_ns)

@@ -150,8 +150,9 @@ static void end_poll(uint32_t slot)
     }
     for (int i = 0; i < 100; i++) {
         struct gf_channel_event event = {0};
-        h->status = gf_channel_tcp.poll(end, hub_now_ns, &event);
-        if (h->status != GF_OK) return;
+        bool has_come = gf_channel_tcp.poll(end, hub_now_ns, &event);
+        h->status = end->fault.code;
+        if (!has_come) return;
         assert_true(event.connection < end->connections_max);
         event_note(h, slot, &event);
     }

@@ -68,8 +68,8 @@ static bool pipe_take(struct control_conn *conn, uint32_t connection, uint32_t w
     return true;
 }
 
-static gf_status channel_poll(struct gf_channel *channel, uint64_t now_ns,
-                              struct gf_channel_event *event_out)
+static bool channel_poll(struct gf_channel *channel, uint64_t now_ns,
+                         struct gf_channel_event *event_out)
 {
     (void)now_ns;
     for (uint32_t i = 0; i < CONTROL_CONNS; i++) {
@@ -77,9 +77,9 @@ static gf_status channel_poll(struct gf_channel *channel, uint64_t now_ns,
         bool mine = is_coordinators(channel) ||
                     (conn->used && (&the_world->procs[conn->proc] == proc_of(channel)));
         uint32_t way = is_coordinators(channel) ? TO_COORDINATOR : TO_MEMBER;
-        if (mine && pipe_take(conn, is_coordinators(channel) ? i : 0, way, event_out)) return GF_OK;
+        if (mine && pipe_take(conn, is_coordinators(channel) ? i : 0, way, event_out)) return true;
     }
-    return GF_AGAIN;
+    return false;
 }
 
 static struct control_conn *conn_of(struct gf_channel *channel, uint32_t connection)
@@ -104,7 +104,7 @@ static gf_status channel_send(struct gf_channel *channel, uint32_t connection, u
     if (pipe->ended || pipe->lost) return GF_OK; /* the kernel takes it, and nobody reads it */
     if ((pipe->count == CONTROL_PIPE) ||
         ((the_world->room != 0) && (pipe->count >= the_world->room)))
-        return GF_AGAIN;
+        return GF_FULL;
     struct control_frame_kept *frame = &pipe->frames[pipe->count++];
     frame->kind = frame_kind;
     frame->size_bytes = size_bytes;

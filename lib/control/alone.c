@@ -36,26 +36,26 @@ static gf_status alone_open(const struct gf_channel_setup *setup, void *state, u
     return GF_OK;
 }
 
-static gf_status alone_poll(struct gf_channel *channel, uint64_t now_ns,
-                            struct gf_channel_event *event_out)
+static bool alone_poll(struct gf_channel *channel, uint64_t now_ns,
+                       struct gf_channel_event *event_out)
 {
     struct alone_end *end = alone_end(channel);
     struct gf_alone_slot *slot = &end->pair->slots[end->at];
     (void)now_ns;
     if (end->is_reading) slot->full = end->is_reading = false;
-    if (!end->pair->dialled) return GF_AGAIN;
+    if (!end->pair->dialled) return false;
     if (!end->reported) {
         end->reported = true;
         *event_out = (struct gf_channel_event){.kind = GF_CHANNEL_CONNECTED};
-        return GF_OK;
+        return true;
     }
-    if (!slot->full) return GF_AGAIN;
+    if (!slot->full) return false;
     end->is_reading = true;
     *event_out = (struct gf_channel_event){.kind = GF_CHANNEL_FRAME,
                                            .frame_kind = slot->kind,
                                            .size_bytes = slot->size_bytes,
                                            .payload = slot->payload};
-    return GF_OK;
+    return true;
 }
 
 static gf_status alone_send(struct gf_channel *channel, uint32_t connection, uint32_t frame_kind,
@@ -65,7 +65,7 @@ static gf_status alone_send(struct gf_channel *channel, uint32_t connection, uin
     struct gf_alone_slot *slot = &end->pair->slots[1 - end->at];
     (void)connection;
     GF_ASSERT(size_bytes <= sizeof slot->payload);
-    if (slot->full) return GF_AGAIN;
+    if (slot->full) return GF_FULL;
     slot->full = true;
     slot->kind = frame_kind;
     slot->size_bytes = size_bytes;

@@ -577,9 +577,8 @@ gf_status gf_control_events(struct gf_coordinator *c, bool *more_out)
     struct gf_channel_event event;
     *more_out = false;
     for (uint32_t i = 0; i < CONTROL_EVENTS_MAX; i++) {
-        gf_status status = c->channel->driver->poll(c->channel, c->polled_ns, &event);
-        if (status == GF_AGAIN) return GF_OK;
-        if (status < 0) return status;
+        if (!c->channel->driver->poll(c->channel, c->polled_ns, &event))
+            return c->channel->fault.code;
         GF_ASSERT(event.connection < c->channel->connections_max);
         switch (event.kind) {
         case GF_CHANNEL_CONNECTED: c->connection_ids[event.connection] = CONTROL_NONE; break;

@@ -315,9 +315,11 @@ static void events_take(struct gf_member *member)
 {
     struct gf_channel_event event;
     for (uint32_t i = 0; i < EVENTS_MAX; i++) {
-        gf_status status = member->channel->driver->poll(member->channel, member->now_ns, &event);
-        if (status < 0) end(member, status, GF_RANK_NONE, "%s", member->channel->fault.text);
-        if (status != GF_OK) return;
+        if (!member->channel->driver->poll(member->channel, member->now_ns, &event)) {
+            const struct gf_fault *fault = &member->channel->fault;
+            if (fault->code < 0) end(member, fault->code, GF_RANK_NONE, "%s", fault->text);
+            return;
+        }
         switch (event.kind) {
         case GF_CHANNEL_CONNECTED: connected_take(member); break;
         case GF_CHANNEL_FRAME: frame_take(member, &event); break;

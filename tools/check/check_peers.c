@@ -72,16 +72,16 @@ struct check_peers {
 
 /* ---- the channel ---- */
 
-/* The next event before end_ns; GF_AGAIN: none came; an error: the channel has failed. */
-static gf_status event_wait(struct check_peers *peers, uint64_t end_ns,
-                            struct gf_channel_event *event_out)
+/* The next event before end_ns. False: none came, or the channel has failed: its fault. */
+static bool event_wait(struct check_peers *peers, uint64_t end_ns,
+                       struct gf_channel_event *event_out)
 {
     for (;;) {
         uint64_t now_ns = tool_clock_ns();
-        gf_status status = peers->driver->poll(peers->channel, now_ns, event_out);
+        bool has_come = peers->driver->poll(peers->channel, now_ns, event_out);
         struct pollfd wake = {.fd = peers->driver->wake_fd(peers->channel), .events = POLLIN};
-        if (status != GF_AGAIN) return status;
-        if (now_ns >= end_ns) return GF_AGAIN;
+        if (has_come || (peers->channel->fault.code != GF_OK)) return has_come;
+        if (now_ns >= end_ns) return false;
         (void)poll(&wake, 1, 10);
     }
 }
@@ -93,7 +93,7 @@ static void send_to(struct check_peers *peers, uint32_t to, uint32_t kind, const
     uint32_t connection = (peers->rank == 0) ? peers->ranks[to].connection : 0;
     struct gf_channel_event event;
     while (
-        (peers->driver->send(peers->channel, connection, kind, payload, size_bytes) == GF_AGAIN) &&
+        (peers->driver->send(peers->channel, connection, kind, payload, size_bytes) == GF_FULL) &&
         (tool_clock_ns() < end_ns))
         (void)event_wait(peers, tool_clock_ns() + S / 100, &event);
 }
@@ -115,9 +115,9 @@ static bool reach(struct check_peers *peers)
     struct gf_channel_event event;
     peers->driver->dial(peers->channel, begin_ns);
     for (;;) {
-        gf_status status = event_wait(peers, end_ns, &event);
-        if ((status == GF_OK) && (event.kind == GF_CHANNEL_CONNECTED)) return true;
-        if ((status == GF_OK) && (event.kind == GF_CHANNEL_ENDED)) {
+        bool has_come = event_wait(peers, end_ns, &event);
+        if (has_come && (event.kind == GF_CHANNEL_CONNECTED)) return true;
+        if (has_come && (event.kind == GF_CHANNEL_ENDED)) {
             (void)snprintf(peers->ended, sizeof peers->ended, "rank 0: tried %u times: %.200s",
                            tried, event.text);
             (void)poll(NULL, 0, 50);
@@ -125,8 +125,8 @@ static bool reach(struct check_peers *peers)
             tried++;
             peers->driver->dial(peers->channel, tool_clock_ns());
         }
-        if (status == GF_OK) continue;
-        if (status != GF_AGAIN)
+        if (has_come) continue;
+        if (peers->channel->fault.code != GF_OK)
             (void)snprintf(peers->ended, sizeof peers->ended, "%.239s", peers->channel->fault.text);
         else if (peers->ended[0] == '\0')
             (void)snprintf(peers->ended, sizeof peers->ended, "rank 0 does not answer");
@@ -142,11 +142,10 @@ static bool answer_wait(struct check_peers *peers, uint32_t kind, void *answer_o
     uint64_t end_ns = tool_clock_ns() + 2 * peers->deadline_ns + 5 * S;
     struct gf_channel_event event;
     for (;;) {
-        gf_status status = event_wait(peers, end_ns, &event);
-        if (status != GF_OK) {
+        if (!event_wait(peers, end_ns, &event)) {
             (void)snprintf(peers->ended, sizeof peers->ended, "%s",
-                           (status == GF_AGAIN) ? "rank 0 says nothing"
-                                                : peers->channel->fault.text);
+                           (peers->channel->fault.code == GF_OK) ? "rank 0 says nothing"
+                                                                 : peers->channel->fault.text);
             return false;
         }
         if (event.kind == GF_CHANNEL_ENDED) {
@@ -310,7 +309,7 @@ static void root_meet(struct check_peers *peers)
     uint64_t end_ns = tool_clock_ns() + peers->deadline_ns;
     hello_take(peers, 0, &peers->own);
     while (met->answered < peers->world) {
-        if (event_wait(peers, end_ns, &event) != GF_OK) break;
+        if (!event_wait(peers, end_ns, &event)) break;
         uint32_t rank = event_rank(peers, &event);
         if ((rank != NOBODY) && (event.kind == GF_CHANNEL_FRAME) &&
             (event.frame_kind == FRAME_HELLO) && (event.size_bytes == sizeof(struct hello)))
@@ -487,7 +486,7 @@ static void root_agree(struct check_peers *peers, uint32_t fails, struct done *d
     /* Silence counts as failing. */
     for (uint32_t r = 0; r < peers->world; r++) peers->ranks[r].fails = 1;
     peers->ranks[0].fails = fails;
-    while ((waiting > 0) && (event_wait(peers, end_ns, &event) == GF_OK)) {
+    while ((waiting > 0) && event_wait(peers, end_ns, &event)) {
         uint32_t rank = event_rank(peers, &event);
         if (rank == NOBODY) continue;
         if (event.kind == GF_CHANNEL_ENDED) waiting--;

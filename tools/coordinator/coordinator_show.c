@@ -109,16 +109,17 @@ int coordinator_show(const struct coordinator_job *job)
     while ((result < 0) && (tool_clock_ns() - begin_ns < ANSWER_NS)) {
         struct gf_channel_event event = {0};
         uint64_t now_ns = tool_clock_ns();
-        gf_status status = channel->driver->poll(channel, now_ns, &event);
-        if (status < 0) result = refusal_print(channel->fault.text);
-        if (status == GF_OK) result = event_take(job, channel, &event, now_ns - begin_ns < DIAL_NS);
-        if ((status == GF_OK) && (event.kind == GF_CHANNEL_ENDED)) dial_ns = now_ns + DIAL_AGAIN_NS;
+        bool has_come = channel->driver->poll(channel, now_ns, &event);
+        bool has_failed = !has_come && (channel->fault.code < 0);
+        if (has_failed) result = refusal_print(channel->fault.text);
+        if (has_come) result = event_take(job, channel, &event, now_ns - begin_ns < DIAL_NS);
+        if (has_come && (event.kind == GF_CHANNEL_ENDED)) dial_ns = now_ns + DIAL_AGAIN_NS;
         if ((result < 0) && (now_ns >= dial_ns)) { /* which does nothing while one is under way */
             channel->driver->dial(channel, now_ns);
             dial_ns = UINT64_MAX;
         }
         struct pollfd wake = {.fd = channel->driver->wake_fd(channel), .events = POLLIN};
-        if (status == GF_AGAIN) (void)poll(&wake, (wake.fd >= 0) ? 1 : 0, TURN_MS);
+        if (!has_come && !has_failed) (void)poll(&wake, (wake.fd >= 0) ? 1 : 0, TURN_MS);
     }
     if (result < 0) result = no_answer(job, "nothing was heard for 5 s");
     channel->driver->close(channel);
