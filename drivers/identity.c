@@ -299,7 +299,7 @@ static gf_status own_get(struct gf_identity *identity, struct gf_fault *fault_ou
     return GF_OK;
 }
 
-gf_status gf_identity_get(struct gf_identity *identity_out, struct gf_fault *fault_out)
+bool gf_identity_get(struct gf_identity *identity_out, struct gf_fault *fault_out)
 {
     static const char ranks[] = "a number of ranks";
     const struct launcher *launcher = launcher_find();
@@ -307,29 +307,28 @@ gf_status gf_identity_get(struct gf_identity *identity_out, struct gf_fault *fau
     uint64_t rank = 0;
     uint64_t world = 0;
     uint64_t most = 0;
-    if (launcher == NULL) return GF_AGAIN;
-    if (launcher_check(launcher, fault_out) < 0) return GF_ERR_CONFIG;
+    *fault_out = (struct gf_fault){0};
+    if (launcher == NULL) return false;
+    if (launcher_check(launcher, fault_out) < 0) return false;
     if ((number_get(world_of(launcher), ranks, 1, GF_WORLD_MAX, &world, fault_out) < 0) ||
         (number_get("GF_WORLD_MAX", ranks, world, GF_WORLD_MAX, &most, fault_out) < 0))
-        return GF_ERR_CONFIG;
+        return false;
     identity.world_max = (uint32_t)most;
     if (most < world) most = world;
-    if (number_get(launcher->rank, "a rank", 0, most - 1, &rank, fault_out) < 0)
-        return GF_ERR_CONFIG;
+    if (number_get(launcher->rank, "a rank", 0, most - 1, &rank, fault_out) < 0) return false;
     identity.rank = (uint32_t)rank;
     if ((number_get(launcher->local, "a local rank", 0, GF_WORLD_MAX - 1, &rank, fault_out) < 0) ||
         (own_job_get(&identity, fault_out) < 0))
-        return GF_ERR_CONFIG;
+        return false;
     identity.local = (uint32_t)rank;
     identity.world = (uint32_t)world;
     identity.source = launcher->rank;
     if (identity.job_id == 0) identity.job_id = job_of(launcher);
     identity.nameless = (launcher != LAUNCHER_OWN) && (identity.job_id == 0) && (world > 1);
-    if ((launcher == LAUNCHER_TORCH) && (master_get(&identity, fault_out) < 0))
-        return GF_ERR_CONFIG;
-    if (own_get(&identity, fault_out) < 0) return GF_ERR_CONFIG;
+    if ((launcher == LAUNCHER_TORCH) && (master_get(&identity, fault_out) < 0)) return false;
+    if (own_get(&identity, fault_out) < 0) return false;
     *identity_out = identity;
-    return GF_OK;
+    return true;
 }
 
 const char *gf_identity_address(const struct gf_identity *identity, const char *given)
@@ -380,5 +379,5 @@ uint32_t gf_identity_local(uint32_t rank)
 {
     struct gf_identity identity;
     struct gf_fault fault;
-    return (gf_identity_get(&identity, &fault) == GF_OK) ? identity.local : rank;
+    return gf_identity_get(&identity, &fault) ? identity.local : rank;
 }

@@ -33,10 +33,11 @@ struct gf_identity {
 
 /* GF_RANK/GF_WORLD/GF_JOB/GF_ADDRESS/GF_REJOIN/GF_COORDINATOR first, then torchrun, Open MPI, PMI,
  * Slurm, PMIx.
- * GF_OK and *identity_out, or GF_AGAIN where no launcher's names are set (*identity_out is
- * untouched), or GF_ERR_CONFIG with *fault_out where they are malformed (a rank that is no number,
- * or not below the world) or name a process that no launcher has started (a batch script). */
-gf_status gf_identity_get(struct gf_identity *identity_out, struct gf_fault *fault_out);
+ * True: a launcher has started this process, as *identity_out says. False, and *identity_out is
+ * untouched: no launcher's names are set, and *fault_out is empty; or its code is GF_ERR_CONFIG:
+ * they are malformed (a rank that is no number, or not below the world) or name a process that no
+ * launcher has started (a batch script). */
+bool gf_identity_get(struct gf_identity *identity_out, struct gf_fault *fault_out);
 
 /* GF_ADDRESS, else `said`, the configuration's, else torchrun's; empty: nobody says one. */
 const char *gf_identity_address(const struct gf_identity *identity, const char *given);
@@ -48,8 +49,8 @@ const char *gf_identity_address(const struct gf_identity *identity, const char *
 uint64_t gf_identity_job(const char *text);
 
 #define GF_IDENTITY_SIGN_BYTES 200u
-/* Of GF_AGAIN: is there a sign of a launcher that is not read? Then this is no job of one. What it
- * is, and what to set, is in text_out. */
+/* Where no launcher's names are set: is there a sign of a launcher that is not read? Then this is
+ * no job of one. What it is, and what to set, is in text_out. */
 bool gf_identity_sign(char text_out[GF_IDENTITY_SIGN_BYTES]);
 /* Has another launcher started this process as one of several? "RANK=0 and WORLD_SIZE=2 are
  * set". */

@@ -247,7 +247,8 @@ static bool huge_take(struct gf_node *node, size_t bytes)
     return true;
 }
 
-/* GF_AGAIN: this host has none that can be shared. */
+/* GF_OK, and node->memory is still NULL: this host has none that can be shared, and *why_out says
+ * why. */
 static gf_status shared_take(struct gf_node *node, size_t bytes, const char **why_out)
 {
     unsigned char *memory;
@@ -256,7 +257,7 @@ static gf_status shared_take(struct gf_node *node, size_t bytes, const char **wh
     fd = memfd_take(&bytes, 0, !node->huge_pages);
     if ((fd < 0) && ((errno == ENOSYS) || (errno == EPERM) || (errno == EACCES))) {
         *why_out = "memfd_create() is refused";
-        return GF_AGAIN;
+        return GF_OK;
     }
     if (fd < 0) return no_room(node, bytes, "fallocate", errno);
     memory = gf_node_fd_map(fd, bytes);
@@ -274,7 +275,7 @@ static gf_status shared_take(struct gf_node *node, size_t bytes, const char **wh
     (void)close(fd);
     if ((code != EPERM) && (code != EACCES)) return no_room(node, bytes, "mmap", code);
     *why_out = "shared memory cannot be mapped: mmap() is refused";
-    return GF_AGAIN;
+    return GF_OK;
 }
 
 static gf_status private_take(struct gf_node *node, size_t bytes)
@@ -291,7 +292,7 @@ gf_status gf_node_memory_take(struct gf_node *node, const char **why_out)
 {
     char text[200];
     size_t bytes;
-    gf_status status = GF_AGAIN;
+    gf_status status = GF_OK;
     if (node->region_bytes > SIZE_MAX / 4) return no_room(node, SIZE_MAX / 4, "mmap", ENOMEM);
     if (node->plan.bytes == 0) return GF_OK;
     if ((node->memory != NULL) && (node->shared == (node->memory_fd >= 0))) {
@@ -303,7 +304,7 @@ gf_status gf_node_memory_take(struct gf_node *node, const char **why_out)
     if (gf_node_limits_text(bytes, node->shared, text, sizeof text)[0] != '\0')
         return no_room(node, bytes, "getrlimit", ENOMEM);
     if (node->shared) status = shared_take(node, bytes, why_out);
-    if (status == GF_AGAIN) {
+    if ((status == GF_OK) && (node->memory == NULL)) {
         node->shared = false;
         status = private_take(node, bytes);
     }

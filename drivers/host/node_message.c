@@ -36,6 +36,13 @@ enum req_state {
     REQ_LOOSE    /* a receive that is in no list, on its way from one to the next */
 };
 
+/* What a look at messages has come to. */
+enum turn {
+    TURN_DAMAGED, /* the link has failed */
+    TURN_NOTHING,
+    TURN_MOVED
+};
+
 enum entry_kind { ENTRY_INLINE, ENTRY_PIECE, ENTRY_REGION, ENTRY_STREAM };
 
 #define ENTRY_NONE UINT32_MAX
@@ -86,14 +93,14 @@ static void req_end(struct gf_node *node, struct node_list *list, struct gf_node
 }
 
 /* A peer's memory holds an impossible value. The link fails with the first such finding. */
-static gf_status damaged(struct gf_node *node, const struct node_pair *pair, const char *what)
+static enum turn damaged(struct gf_node *node, const struct node_pair *pair, const char *what)
 {
     if (node->link->failed == GF_OK)
         node->link->failed =
             gf_node_fault(node, GF_ERR_LINK, pair->peer, "progress",
                           "the memory that rank %u shares with rank %u is damaged: %s", pair->peer,
                           node->rank, what);
-    return node->link->failed;
+    return TURN_DAMAGED;
 }
 
 /* Wakes the peer if it sleeps. The fence stands between a store for the peer and the read of its
@@ -222,16 +229,16 @@ static void announce(struct gf_node *node, struct node_pair *pair, uint32_t entr
     peer_wake(node, pair);
 }
 
-/* Fills pieces that the receiver has emptied. GF_OK: at least one. A message that has no receive
- * yet leaves half of the pieces to others. */
-static gf_status stream_fill(struct gf_node *node, struct gf_node_req *req)
+/* Fills pieces that the receiver has emptied. TURN_MOVED: at least one. A message that has no
+ * receive yet leaves half of the pieces to others. */
+static enum turn stream_fill(struct gf_node *node, struct gf_node_req *req)
 {
     struct node_entry *entry = own_entry(node, req->entry);
     struct node_own *own = &node->own[req->entry];
     const struct node_pair *pair = node_pair_of(node, req->peer);
     uint64_t taken = __atomic_load_n(&entry->taken_bytes, __ATOMIC_ACQUIRE);
     bool wanted = __atomic_load_n(&entry->state, __ATOMIC_RELAXED) != NODE_ENTRY_ANNOUNCED;
-    gf_status status = GF_AGAIN;
+    enum turn status = TURN_NOTHING;
     if (taken > req->done_bytes) return damaged(node, pair, "more was taken than was there");
     while (req->done_bytes < req->size_bytes) {
         size_t left = req->size_bytes - req->done_bytes;
@@ -247,7 +254,7 @@ static gf_status stream_fill(struct gf_node *node, struct gf_node_req *req)
                req->data + req->done_bytes, bytes);
         req->done_bytes += bytes;
         __atomic_store_n(&entry->stream.filled_bytes, req->done_bytes, __ATOMIC_RELEASE);
-        status = GF_OK;
+        status = TURN_MOVED;
     }
     return status;
 }
@@ -345,8 +352,8 @@ static void whole_copy(struct gf_node *node, const struct node_pair *pair, struc
     node->copied_bytes += bytes;
 }
 
-/* What the sender has filled of a message in pieces. GF_AGAIN: nothing more than before. */
-static gf_status stream_copy(struct gf_node *node, const struct node_pair *pair,
+/* What the sender has filled of a message in pieces. TURN_NOTHING: nothing more than before. */
+static enum turn stream_copy(struct gf_node *node, const struct node_pair *pair,
                              struct gf_node_req *req)
 {
     struct node_entry *entry = node_entry_of(pair->memory, &pair->plan, req->entry);
@@ -355,9 +362,9 @@ static gf_status stream_copy(struct gf_node *node, const struct node_pair *pair,
         (filled - req->done_bytes > NODE_STREAM_PIECES * NODE_PIECE_BYTES))
         return damaged(node, pair, "pieces of a message do not follow each other");
     if (filled == req->done_bytes) {
-        if (__atomic_load_n(&entry->revoked, __ATOMIC_RELAXED) == 0) return GF_AGAIN;
+        if (__atomic_load_n(&entry->revoked, __ATOMIC_RELAXED) == 0) return TURN_NOTHING;
         req->done_bytes = req->size_bytes; /* pull() drops it */
-        return GF_OK;
+        return TURN_MOVED;
     }
     while (req->done_bytes < filled) {
         size_t left = filled - req->done_bytes;
@@ -372,7 +379,7 @@ static gf_status stream_copy(struct gf_node *node, const struct node_pair *pair,
         __atomic_store_n(&entry->taken_bytes, req->done_bytes, __ATOMIC_RELEASE);
     }
     if (req->done_bytes < req->size_bytes) peer_wake(node, pair);
-    return GF_OK;
+    return TURN_MOVED;
 }
 
 /* The message was cancelled: its receive leaves the list, as if nothing had come for it. */
@@ -383,29 +390,29 @@ static void pull_revoked(struct gf_node *node, struct gf_node_req *req)
     req->state = REQ_LOOSE;
 }
 
-/* Copies some of a message that is matched. GF_OK: something moved, and the receive may have ended
- * or be REQ_LOOSE because the message was cancelled; GF_AGAIN: nothing to copy yet. */
-static gf_status pull(struct gf_node *node, struct gf_node_req *req)
+/* Copies some of a message that is matched. TURN_MOVED: the receive may have ended, or be REQ_LOOSE
+ * because the message was cancelled; TURN_NOTHING: there is nothing to copy yet. */
+static enum turn pull(struct gf_node *node, struct gf_node_req *req)
 {
     struct node_pair *pair = node_pair_of(node, req->peer);
     struct node_entry *entry = node_entry_of(pair->memory, &pair->plan, req->entry);
-    gf_status status = GF_OK;
+    enum turn status = TURN_MOVED;
     if (req->where != NODE_WHERE_PIECES)
         whole_copy(node, pair, req);
     else
         status = stream_copy(node, pair, req);
-    if ((status != GF_OK) || (req->done_bytes < req->size_bytes)) return status;
+    if ((status != TURN_MOVED) || (req->done_bytes < req->size_bytes)) return status;
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
     if (__atomic_load_n(&entry->revoked, __ATOMIC_RELAXED) != 0)
         pull_revoked(node, req);
     else
         req_end(node, &node->pulling, req, GF_OK);
     entry_taken(node, pair, entry);
-    return GF_OK;
+    return TURN_MOVED;
 }
 
 /* Gives the message of this entry to a receive that is in no list. */
-static gf_status match(struct gf_node *node, struct node_pair *pair, struct gf_node_req *req,
+static enum turn match(struct gf_node *node, struct node_pair *pair, struct gf_node_req *req,
                        uint32_t index)
 {
     struct node_entry *entry = node_entry_of(pair->memory, &pair->plan, index);
@@ -418,7 +425,7 @@ static gf_status match(struct gf_node *node, struct node_pair *pair, struct gf_n
     if (__atomic_load_n(&entry->revoked, __ATOMIC_RELAXED) != 0) {
         pull_revoked(node, req);
         entry_taken(node, pair, entry);
-        return GF_OK;
+        return TURN_MOVED;
     }
     if (size_bytes != req->size_bytes) {
         req_end(node, &node->pulling, req,
@@ -427,7 +434,7 @@ static gf_status match(struct gf_node *node, struct node_pair *pair, struct gf_n
                               pair->peer, (unsigned long long)size_bytes, node->rank,
                               req->size_bytes, (unsigned long long)req->tag));
         entry_taken(node, pair, entry);
-        return GF_OK;
+        return TURN_MOVED;
     }
     if (where == NODE_WHERE_PIECES) {
         __atomic_store_n(&entry->state, NODE_ENTRY_MATCHED, __ATOMIC_RELAXED);
@@ -435,7 +442,7 @@ static gf_status match(struct gf_node *node, struct node_pair *pair, struct gf_n
     } else if ((where > pair->memory_bytes) || (size_bytes > pair->memory_bytes - where)) {
         return damaged(node, pair, "a message lies outside");
     }
-    return (size_bytes <= NODE_PIECE_BYTES) ? pull(node, req) : GF_OK;
+    return (size_bytes <= NODE_PIECE_BYTES) ? pull(node, req) : TURN_MOVED;
 }
 
 static void unexpected_add(struct node_pair *pair, uint32_t entry)
@@ -473,10 +480,10 @@ static uint32_t unexpected_take(struct node_pair *pair, uint64_t tag)
 }
 
 /* Gives a receive that is in no list the oldest message with its tag, or posts it. */
-static gf_status receive(struct gf_node *node, struct node_pair *pair, struct gf_node_req *req)
+static enum turn receive(struct gf_node *node, struct node_pair *pair, struct gf_node_req *req)
 {
-    gf_status status = GF_OK;
-    while ((status >= 0) && (req->state == REQ_LOOSE)) {
+    enum turn status = TURN_MOVED;
+    while ((status != TURN_DAMAGED) && (req->state == REQ_LOOSE)) {
         uint32_t entry = unexpected_take(pair, req->tag);
         if (entry != ENTRY_NONE) {
             status = match(node, pair, req, entry);
@@ -505,58 +512,58 @@ gf_status gf_node_recv_post(struct gf_node *node, uint32_t from, uint64_t tag, v
     return GF_OK;
 }
 
-static gf_status arrived(struct gf_node *node, struct node_pair *pair, uint32_t index)
+static enum turn arrived(struct gf_node *node, struct node_pair *pair, uint32_t index)
 {
     uint64_t tag =
         __atomic_load_n(&node_entry_of(pair->memory, &pair->plan, index)->tag, __ATOMIC_RELAXED);
     struct gf_node_req *req = pair->posted.first;
-    gf_status status;
+    enum turn status;
     while ((req != NULL) && (req->tag != tag)) req = req->next;
     if (req == NULL) {
         unexpected_add(pair, index);
-        return GF_OK;
+        return TURN_MOVED;
     }
     list_remove(&pair->posted, req);
     req->state = REQ_LOOSE;
     status = match(node, pair, req, index);
-    return (status < 0) ? status : receive(node, pair, req);
+    return (status == TURN_DAMAGED) ? status : receive(node, pair, req);
 }
 
 /* Takes what a peer has announced until this call has copied enough. Then the bell stays set,
  * because there may be more. */
-static gf_status ring_take(struct gf_node *node, struct node_pair *pair, uint32_t slot)
+static enum turn ring_take(struct gf_node *node, struct node_pair *pair, uint32_t slot)
 {
     const uint32_t *ring = node_ring_of(node->memory, &node->plan, slot);
     while (node->copied_bytes < NODE_COPY_BYTES) {
         uint32_t word =
             __atomic_load_n(&ring[pair->popped % node->plan.ring_words], __ATOMIC_ACQUIRE);
         uint32_t lap = ((pair->popped / node->plan.ring_words) & 1) ^ 1;
-        gf_status status;
-        if ((word & 1) != lap) return GF_OK;
+        enum turn status;
+        if ((word & 1) != lap) return TURN_MOVED;
         word >>= 1;
         if ((word >= node->plan.entries) || (pair->next[word] != 0))
             return damaged(node, pair, "it announces what cannot be");
         pair->popped++;
-        if ((status = arrived(node, pair, word)) < 0) return status;
+        if ((status = arrived(node, pair, word)) == TURN_DAMAGED) return status;
     }
     __atomic_store_n(node_bell_of(node->memory, &node->plan, slot), 1, __ATOMIC_RELAXED);
-    return GF_OK;
+    return TURN_MOVED;
 }
 
-/* Reads eight bells at once. GF_OK: at least one rang. */
-static gf_status bells_check(struct gf_node *node)
+/* Reads eight bells at once. TURN_MOVED: at least one rang. */
+static enum turn bells_check(struct gf_node *node)
 {
-    gf_status answer = GF_AGAIN;
+    enum turn answer = TURN_NOTHING;
     for (uint32_t first = 0; first < node->pair_count; first += 8) {
         unsigned char *bells = node_bell_of(node->memory, &node->plan, first);
         if (__atomic_load_n((uint64_t *)(void *)bells, __ATOMIC_RELAXED) == 0) continue;
         for (uint32_t slot = first; (slot < first + 8) && (slot < node->pair_count); slot++) {
-            gf_status status;
+            enum turn status;
             if (__atomic_load_n(&bells[slot - first], __ATOMIC_RELAXED) == 0) continue;
             (void)__atomic_exchange_n(&bells[slot - first], 0, __ATOMIC_ACQ_REL);
             if (node->pairs[slot].memory == NULL) continue; /* refused */
-            if ((status = ring_take(node, &node->pairs[slot], slot)) < 0) return status;
-            answer = GF_OK;
+            if ((status = ring_take(node, &node->pairs[slot], slot)) == TURN_DAMAGED) return status;
+            answer = TURN_MOVED;
         }
     }
     return answer;
@@ -564,51 +571,51 @@ static gf_status bells_check(struct gf_node *node)
 
 /* ---- moving ---- */
 
-static gf_status streams_move(struct gf_node *node)
+static enum turn streams_move(struct gf_node *node)
 {
-    gf_status answer = GF_AGAIN;
+    enum turn answer = TURN_NOTHING;
     for (struct gf_node_req *req = node->streams.first, *next; req != NULL; req = next) {
-        gf_status status;
+        enum turn status;
         next = req->next;
         if (send_check(node, req)) {
-            answer = GF_OK;
+            answer = TURN_MOVED;
             continue;
         }
-        if ((status = stream_fill(node, req)) < 0) return status;
-        if (status == GF_AGAIN) continue;
+        if ((status = stream_fill(node, req)) == TURN_DAMAGED) return status;
+        if (status == TURN_NOTHING) continue;
         peer_wake(node, node_pair_of(node, req->peer));
-        answer = GF_OK;
+        answer = TURN_MOVED;
     }
     return answer;
 }
 
-static gf_status pulls_move(struct gf_node *node)
+static enum turn pulls_move(struct gf_node *node)
 {
-    gf_status answer = GF_AGAIN;
+    enum turn answer = TURN_NOTHING;
     for (struct gf_node_req *req = node->pulling.first, *next; req != NULL; req = next) {
-        gf_status status;
+        enum turn status;
         next = req->next;
-        if (node->copied_bytes >= NODE_COPY_BYTES) return GF_OK;
+        if (node->copied_bytes >= NODE_COPY_BYTES) return TURN_MOVED;
         status = pull(node, req);
-        if ((status >= 0) && (req->state == REQ_LOOSE))
+        if ((status != TURN_DAMAGED) && (req->state == REQ_LOOSE))
             status = receive(node, node_pair_of(node, req->peer), req);
-        if (status < 0) return status;
-        if (status == GF_OK) answer = GF_OK;
+        if (status == TURN_DAMAGED) return status;
+        if (status == TURN_MOVED) answer = TURN_MOVED;
     }
     return answer;
 }
 
-/* GF_OK: something moved. */
-static gf_status progress(struct gf_node *node)
+static enum turn progress(struct gf_node *node)
 {
-    gf_status answer = GF_AGAIN;
-    gf_status status;
+    enum turn answer = TURN_NOTHING;
+    enum turn status;
     node->copied_bytes = 0;
-    if ((node->streams.first != NULL) && ((status = streams_move(node)) != GF_AGAIN))
+    if ((node->streams.first != NULL) && ((status = streams_move(node)) != TURN_NOTHING))
         answer = status;
-    if ((answer >= 0) && (node->pulling.first != NULL) && ((status = pulls_move(node)) != GF_AGAIN))
+    if ((answer != TURN_DAMAGED) && (node->pulling.first != NULL) &&
+        ((status = pulls_move(node)) != TURN_NOTHING))
         answer = status;
-    if ((answer >= 0) && ((status = bells_check(node)) != GF_AGAIN)) answer = status;
+    if ((answer != TURN_DAMAGED) && ((status = bells_check(node)) != TURN_NOTHING)) answer = status;
     return answer;
 }
 
@@ -618,7 +625,7 @@ bool gf_node_progress(struct gf_node *node)
     if (node->armed) gf_node_woken(node);
     node->armed = false;
     if ((node->unanswered > 0) || (node->device.given >= 0)) gf_node_serve(node);
-    return !node->finished && (progress(node) == GF_OK);
+    return !node->finished && (progress(node) == TURN_MOVED);
 }
 
 gf_status gf_node_test(struct gf_node *node, struct gf_node_req *req)
@@ -695,14 +702,13 @@ int gf_node_wake_fd(const struct gf_node *node)
     return node->shared ? node->socket_fd : -1;
 }
 
-/* GF_OK: something moved, or an awaited send has ended. */
-static gf_status check_all(struct gf_node *node)
+/* Has something moved or failed, or has an awaited send ended? */
+static bool check_all(struct gf_node *node)
 {
     uint32_t under_way = node->requests_under_way;
-    if (node->finished) return GF_AGAIN;
+    if (node->finished) return false;
     sends_check(node);
-    if (progress(node) != GF_AGAIN) return GF_OK;
-    return (node->requests_under_way != under_way) ? GF_OK : GF_AGAIN;
+    return (progress(node) != TURN_NOTHING) || (node->requests_under_way != under_way);
 }
 
 /* Announces the sleep, and after a fence checks once more for what a peer stored before it could
@@ -714,5 +720,5 @@ bool gf_node_arm(struct gf_node *node)
     node->armed = true;
     __atomic_store_n(&node_head_of(node->memory, &node->plan)->sleeps, 1, __ATOMIC_RELAXED);
     gf_full_fence();
-    return check_all(node) == GF_AGAIN;
+    return !check_all(node);
 }

@@ -411,17 +411,17 @@ static void word_take(struct gf_node *node, const struct node_word *word, const 
         answered(node, word, *fd);
 }
 
-/* One message: GF_AGAIN: there is none. */
-static gf_status word_next(struct gf_node *node)
+/* One message. False: there is none. */
+static bool word_next(struct gf_node *node)
 {
     struct node_word word = {0};
     struct gf_carried message = {.bytes = &word, .size_bytes = sizeof word};
-    if (!gf_carried_receive(node->socket_fd, &message)) return GF_AGAIN;
+    if (!gf_carried_receive(node->socket_fd, &message)) return false;
     if ((message.size_bytes == sizeof word) && (message.user == geteuid()) &&
         (message.user != node->overflow_user) && (message.name[1] != '\0'))
         word_take(node, &word, message.name, &message.descriptor);
     if (message.descriptor >= 0) (void)close(message.descriptor);
-    return GF_OK;
+    return true;
 }
 
 /* A rank that was woken withdraws its announcement, so there is one byte to read. If it has not
@@ -443,7 +443,7 @@ void gf_node_woken(struct gf_node *node)
 void gf_node_serve(struct gf_node *node)
 {
     for (uint32_t i = 0; (i < WORDS_A_TURN) && (node->socket_fd >= 0); i++)
-        if (word_next(node) == GF_AGAIN) return;
+        if (!word_next(node)) return;
 }
 
 /* ---- offers ---- */

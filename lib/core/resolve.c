@@ -11,11 +11,10 @@ static gf_status identity_resolve(struct gf_layout *layout, const char *address_
     struct gf_identity identity = {0};
     struct gf_fault fault = {0};
     struct gf_config *config = &layout->config;
-    gf_status status =
-        config->job.ignore_environment ? GF_AGAIN : gf_identity_get(&identity, &fault);
+    bool is_launched = !config->job.ignore_environment && gf_identity_get(&identity, &fault);
 
-    if (status < 0) return gf_config_refuse(error_out, status, "%s", fault.text);
-    if (status == GF_OK) {
+    if (fault.code < 0) return gf_config_refuse(error_out, fault.code, "%s", fault.text);
+    if (is_launched) {
         if ((config->job.world != 0) && (config->job.world != identity.world))
             return gf_config_refuse(error_out, GF_ERR_CONFIG,
                                     "job.world is %u in the configuration, but the launcher that "
@@ -52,7 +51,7 @@ static gf_status identity_resolve(struct gf_layout *layout, const char *address_
     }
     layout->nameless = identity.nameless && (config->job.id == 0);
     layout->world_unsaid = (config->job.world == 0);
-    if (status != GF_OK) layout->local = config->job.rank;
+    if (!is_launched) layout->local = config->job.rank;
     if (config->job.world == 0) config->job.world = 1; /* no launcher, no key: a job of one */
     if (config->job.world_max == 0) config->job.world_max = config->job.world;
     if ((config->job.world_max > GF_WORLD_MAX) || (config->job.world > config->job.world_max) ||

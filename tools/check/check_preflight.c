@@ -63,12 +63,11 @@ int check_job_fill(const struct gf_config *config, const struct gf_tensor *tenso
     struct gf_identity identity = {0};
     struct gf_fault fault = {0};
     char error[256];
-    gf_status status =
-        config->job.ignore_environment ? GF_AGAIN : gf_identity_get(&identity, &fault);
-    if (status < 0) return refuse(EXIT_FAILURE, fault.text);
+    bool is_launched = !config->job.ignore_environment && gf_identity_get(&identity, &fault);
+    if (fault.code < 0) return refuse(EXIT_FAILURE, fault.text);
     job.config = *config;
-    job.launched = (status == GF_OK) || (config->job.world > 1);
-    job.launcher = (status == GF_OK) ? identity.source : "job.world";
+    job.launched = is_launched || (config->job.world > 1);
+    job.launcher = is_launched ? identity.source : "job.world";
     if (job.launched && ((world != 0) || (local_count != 0)))
         return refuse(TOOL_EXIT_USAGE,
                       "--world and --local are for a node by itself; here the launcher says");
@@ -79,7 +78,7 @@ int check_job_fill(const struct gf_config *config, const struct gf_tensor *tenso
         job.need_fault[0] = '\0';
     job.config.log = NULL;
     /* as gf_measure() has taken it from the environment, or has refused it */
-    if (status == GF_OK) {
+    if (is_launched) {
         job.config.job.world = identity.world;
         job.config.job.rank = identity.rank;
         if (identity.world_max != 0) job.config.job.world_max = identity.world_max;
@@ -92,7 +91,7 @@ int check_job_fill(const struct gf_config *config, const struct gf_tensor *tenso
                 identity.is_separate ? GF_COORDINATOR_SEPARATE : GF_COORDINATOR_AT_RANK0;
     }
     job.has_sign = !job.launched && !config->job.ignore_environment && gf_identity_sign(job.sign);
-    job.local = (status == GF_OK) ? identity.local : job.config.job.rank;
+    job.local = is_launched ? identity.local : job.config.job.rank;
     job.config.job.ignore_environment = true;
     name_find(&job);
     if (gf_config_effective(&job.config, &job.config, error) != GF_OK)
