@@ -95,10 +95,10 @@ struct scan {
     char *error_out;
 };
 
-/* Over a comment or a string, which may hold line ends; `length` is its opening's. GF_AGAIN: it has
- * no end. */
+/* Over a comment or a string, which may hold line ends; `length` is its opening's. */
 static gf_status enclosed_skip(struct scan *scan, size_t length, const char *closing)
 {
+    const int line = scan->line;
     size_t closing_length = strlen(closing);
     bool escapes = closing[0] == '"';
     for (scan->at += length; scan->at < scan->end; scan->at++) {
@@ -116,7 +116,8 @@ static gf_status enclosed_skip(struct scan *scan, size_t length, const char *clo
         }
         if (scan->at[0] == '\n') scan->line++;
     }
-    return GF_AGAIN;
+    return gf_source_refuse(scan->error_out, scan->origin, line,
+                            "the %s that begins here has no end", escapes ? "string" : "comment");
 }
 
 /* Over a number; whole ones must fit what libconfig keeps of them. */
@@ -151,15 +152,9 @@ static gf_status token_skip(struct scan *scan)
     if ((c == '#') || ((c == '/') && (next == '/'))) {
         scan->at += strcspn(scan->at, "\n");
     } else if ((c == '/') && (next == '*')) {
-        if (enclosed_skip(scan, 2, "*/") == GF_AGAIN)
-            return gf_source_refuse(scan->error_out, scan->origin, line,
-                                    "the comment that begins here has no end");
+        return enclosed_skip(scan, 2, "*/");
     } else if (c == '"') {
-        gf_status status = enclosed_skip(scan, 1, "\"");
-        if (status == GF_AGAIN)
-            return gf_source_refuse(scan->error_out, scan->origin, line,
-                                    "the string that begins here has no end");
-        return status;
+        return enclosed_skip(scan, 1, "\"");
     } else if ((c >= '0') && (c <= '9')) {
         return number_skip(scan);
     } else if (c == '.') { /* a float such as .5 */

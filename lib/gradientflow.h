@@ -436,7 +436,7 @@ struct gf_request {
  * pool has, one such request after the other. With a 16-bit type values are added in fp32 and
  * rounded once a hop. Posting moves all that is under way once, as gf_request_poll() does.
  * Valid: ready.
- * Returns GF_OK; GF_AGAIN, with nothing posted, while there are GF_REQUESTS_MAX whose end was not
+ * Returns GF_OK; GF_FULL, with nothing posted, while there are GF_REQUESTS_MAX whose end was not
  * asked for. */
 gf_status gf_allreduce(gf_context *gf, gf_mem data, uint64_t elem_count, gf_type type,
                        struct gf_request *request);

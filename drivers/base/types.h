@@ -19,9 +19,8 @@ extern "C" {
 
 /* Negative is an error, zero is done, positive is "not yet". */
 typedef enum gf_status {
-    GF_OK = 0, /* done */
-    /* no room now, nothing was taken: a link's answer, no call of a context gives it */
-    GF_FULL = 2,
+    GF_OK = 0,           /* done */
+    GF_FULL = 2,         /* no room now, nothing was taken; not an error */
     GF_AGAIN = 1,        /* under way, call again; not an error */
     GF_ERR_PARAM = -1,   /* an argument breaks the rule at its declaration */
     GF_ERR_STATE = -2,   /* right call, wrong moment */

@@ -98,17 +98,17 @@ static gf_status arena_take(struct cuda_gpu *cuda, size_t size_bytes)
     size_t free_bytes = 0;
     size_t total_bytes = 0;
     if (size_bytes == 0) return GF_OK;
-    gf_status status = cuda->can_map ? gf_cuda_arena_map(cuda, size_bytes) : GF_AGAIN;
+    gf_status status = cuda->can_map ? gf_cuda_arena_map(cuda, size_bytes) : GF_OK;
+    const bool is_mapped = cuda->can_map && (status == GF_OK);
     if (status < 0)
         gf_log_line(&cuda->log, GF_LOG_WARN, "%s: its memory is taken by cuMemAlloc instead",
                     cuda->gpu.fault.text);
     cuda->gpu.fault = (struct gf_fault){.peer = GF_RANK_NONE};
-    CUresult result =
-        (status == GF_OK) ? CUDA_SUCCESS : calls->memory_take(&cuda->arena, size_bytes);
+    CUresult result = is_mapped ? CUDA_SUCCESS : calls->memory_take(&cuda->arena, size_bytes);
     if (result == CUDA_SUCCESS) {
         cuda->gpu.arena = cuda->arena;
         cuda->arena_bytes = size_bytes;
-        cuda->gpu.exports = status == GF_OK;
+        cuda->gpu.exports = is_mapped;
         status = CUDA_TOLD(cuda, set, cuda->arena, 0, size_bytes, cuda->streams[GF_STREAM_MAIN]);
         (void)gf_cuda_idle(cuda, false); /* other streams will use it without asking */
         return status;

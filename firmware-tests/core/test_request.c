@@ -193,7 +193,7 @@ static gf_status eight_progress(struct world *w, uint32_t rank, void *arg)
                                   &eight->requests[rank][i]),
                              GF_OK);
         }
-        assert_int_equal(gf_barrier(self->gf, &extra), GF_AGAIN);
+        assert_int_equal(gf_barrier(self->gf, &extra), GF_FULL);
         assert_int_equal(gf_request_poll(self->gf, &extra), GF_ERR_PARAM);
         assert_int_equal(gf_step_begin(self->gf), GF_ERR_STATE);
         self->next = 1;

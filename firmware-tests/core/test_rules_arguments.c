@@ -285,7 +285,7 @@ TEST(arguments_of_requests)
     memset(many, 0, sizeof many);
     for (uint32_t i = 0; i < GF_REQUESTS_MAX; i++)
         RULE(gf_allreduce(gf, 0, 0, GF_TYPE_F32, &many[i]), '.', NULL);
-    RULE(gf_barrier(gf, &many[GF_REQUESTS_MAX]), 'A', NULL);
+    RULE(gf_barrier(gf, &many[GF_REQUESTS_MAX]), 'F', NULL);
     /* it is the library's until it ends */
     RULE(gf_barrier(gf, &many[0]), 'P', "this request is under way");
     /* all end, and none is asked for */

@@ -72,10 +72,10 @@ void rules_block(void)
 
 static int code_of(char letter)
 {
-    static const char letters[] = ".APSXTCDR";
-    static const int codes[] = {GF_OK,         GF_AGAIN,       GF_ERR_PARAM,
-                                GF_ERR_STATE,  GF_ERR_ABORTED, GF_ERR_TIMEOUT,
-                                GF_ERR_CONFIG, GF_ERR_DATA,    GF_ERR_ARENA};
+    static const char letters[] = ".AFPSXTCDR";
+    static const int codes[] = {GF_OK,        GF_AGAIN,       GF_FULL,        GF_ERR_PARAM,
+                                GF_ERR_STATE, GF_ERR_ABORTED, GF_ERR_TIMEOUT, GF_ERR_CONFIG,
+                                GF_ERR_DATA,  GF_ERR_ARENA};
     const char *at = strchr(letters, letter);
     if ((letter >= '0') && (letter <= '9')) return letter - '0';
     assert_non_null(at);

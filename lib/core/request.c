@@ -68,7 +68,7 @@ gf_status gf_request_post(gf_context *gf, struct gf_call call, gf_mem data, uint
                           gf_type type, struct gf_request *request)
 {
     struct gf_pending *pending = pending_take(gf);
-    if (pending == NULL) return GF_AGAIN;
+    if (pending == NULL) return GF_FULL;
     pending_fill(gf, pending, call, data, elem_count, type, request);
     return GF_OK;
 }
@@ -156,7 +156,7 @@ static gf_status post(gf_context *gf, struct gf_call call, gf_mem data, uint64_t
     bool alone;
     if (status < 0) return status;
     pending = pending_take(gf);
-    if (pending == NULL) return GF_AGAIN;
+    if (pending == NULL) return GF_FULL;
     pending_fill(gf, pending, call, data, elem_count, type, request);
     /* Where nothing else is under way that a poll would move, what was posted starts without
      * one. */

@@ -26,7 +26,7 @@ import torch
 
 __all__ = ["DistributedDataParallel", "Error", "RankLost", "library"]
 
-AGAIN = 1  # GF_AGAIN
+AGAIN, FULL = 1, 2  # GF_AGAIN, GF_FULL
 LOST = (-5, -6, -7)  # GF_ERR_LINK, GF_ERR_TIMEOUT, GF_ERR_PEER: survive() goes on after these
 TYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}  # gf_type
 REDUCTIONS = {"sum": 0, "min": 1, "max": 2}  # gf_reduction
@@ -256,7 +256,7 @@ class _Job:
         aborted."""
         request = self.posted = _Request()
         try:
-            while self.call(name, *arguments, request) == AGAIN:
+            while self.call(name, *arguments, request) == FULL:
                 pass  # eight are under way
             return self.wait("gf_request_wait_for", request, until=until)
         except Exception:
