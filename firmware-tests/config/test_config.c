@@ -492,7 +492,8 @@ TEST(the_example_files_load)
     assert_string_equal(config.link.devices, "");
     if (gf_config_load("config/cluster.cfg", &config, file_error) != GF_OK)
         fail_msg("%s", file_error);
-    assert_true(config.rendezvous.insecure);
+    assert_string_equal(config.rendezvous.key_file, "/etc/gradientflow/job.key");
+    assert_false(config.rendezvous.insecure);
     assert_int_equal(config.link.driver, GF_LINK_TCP);
     assert_string_equal(config.link.devices, "eth0");
     if (gf_config_load("config/fabric.cfg", &config, file_error) != GF_OK)
@@ -623,6 +624,7 @@ TEST(what_a_program_sets_stands_over_the_file)
 
 #define ALONE "job.ignore_environment=true", "job.world=1"
 #define HERE "rendezvous.address=127.0.0.1:7117"
+#define NO_KEY "rendezvous.key_file="
 #define MAY_NOT (GF_NEED_OWN_OPTIMIZER | GF_NEED_NO_LOSS_SCALE)
 
 static const struct {
@@ -695,7 +697,7 @@ static const struct {
     {"own.cfg", "config/own.cfg", {ALONE}, MAY_NOT, memory_take, GF_OK, NULL},
     {"own_cluster.cfg",
      "config/own_cluster.cfg",
-     {ALONE, HERE, "link.devices="},
+     {ALONE, HERE, NO_KEY, "link.devices="},
      MAY_NOT,
      memory_take,
      GF_OK,
@@ -709,7 +711,7 @@ static const struct {
      "as in own_cluster.cfg"},
     {"which_a_text_takes_out",
      "config/cluster.cfg",
-     {ALONE, HERE, "link.devices=", "loss_scale.enabled=false"},
+     {ALONE, HERE, NO_KEY, "link.devices=", "loss_scale.enabled=false"},
      MAY_NOT,
      memory_take,
      GF_OK,

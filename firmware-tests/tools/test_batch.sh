@@ -28,7 +28,7 @@ END
     cat >"$scratch/bin/gf-train" <<END
 #!/bin/sh
 exec "$scratch/held/gf-train" "\$@" --data "$build_/images" --model linear --batch 300 --steps \$STEPS \\
-    --checkpoint "$scratch/c" --checkpoint-every 10
+    --checkpoint-every 10
 END
     chmod +x "$scratch"/bin/*
     mkdir "$scratch/held" # by the name that net_pids() looks for
@@ -134,7 +134,7 @@ cases="ranks_come_back the_coordinator_is_killed it_is_stopped_for_5_s it_is_cut
 net_suite "$cases" 3
 programs_make
 head -c 32 /dev/urandom >"$scratch/key"; chmod 600 "$scratch/key"
-cp config/job.sbatch "$scratch/job.sbatch"
+sed "s|^state=.*|state=$scratch/c|; s|^\(GF_ADDRESS=.*\):.*|\1:7117|" config/job.sbatch >"$scratch/job.sbatch"
 cat >"$scratch/job.cfg" <<EOF
 rendezvous = { key_file = "$scratch/key"; join_timeout = 40.0; keepalive = 2.0; };
 link = { devices = "eth0"; idle = "sleep"; };

@@ -117,10 +117,18 @@ check gf_run_stays_for_a_rank_that_it_did_not_start_and_says_so by_hand
 mkdir "$scratch/bin"
 printf '#!/bin/sh\necho 127.0.0.1\n' >"$scratch/bin/hostname"
 printf '#!/bin/sh\nwhile [ "${1#--}" != "$1" ]; do shift; done\nexec "$@"\n' >"$scratch/bin/srun"
-printf '#!/bin/sh\n[ -n "$FAILS" ] || exit 0\necho "try ${GF_REJOIN:-0}"\nexit 3\n' >"$scratch/bin/gf-train"
+cat >"$scratch/bin/gf-train" <<'END'
+#!/bin/sh
+[ -n "$FAILS" ] || exit 0
+echo "try ${GF_REJOIN:-0}"
+case " $* " in *" --resume "*) echo resumes ;; esac
+exit "$FAILS"
+END
 printf '#!/bin/sh\necho $$ >>%s/coordinators\nexec %s "$@"\n' "$scratch" "$coordinator" >"$scratch/bin/gf-coordinator"
 chmod +x "$scratch"/bin/*
-sed "s/:7117/:$port/" config/job.sbatch >"$scratch/job.sbatch"
+printf '#!/bin/sh\n' >"$scratch/bin/sleep"
+chmod +x "$scratch/bin/sleep"
+sed "s/^\(GF_ADDRESS=.*\):.*/\1:$port/" config/job.sbatch >"$scratch/job.sbatch"
 echo 'rendezvous = { join_timeout = 3600.0; };' >"$scratch/job.cfg"
 batch() { # FAILS
     rm -f "$scratch/coordinators"
@@ -130,8 +138,14 @@ batch() { # FAILS
 left() { # no coordinator is left, and at most one was begun
     for pid in $(cat "$scratch/coordinators"); do ! kill -0 "$pid" 2>/dev/null || { kill "$pid"; return 1; }; done
 }
-batch yes; code=$?
+batch 3; code=$?
 check a_batch_script_whose_ranks_fail_ends_as_they_do same 3 $code
 check and_has_tried_four_times same "try 0|try 1|try 1|try 1|" "$(grep '^try' "$scratch/log" | tr '\n' '|')"
 check and_leaves_no_coordinator left
+check and_resumes_nothing_where_there_is_no_checkpoint [ "$(grep -c resumes "$scratch/log")" = 0 ]
+: >"$scratch/night-7.state.0.before"
+batch 2; code=$?
+check one_whose_command_line_is_wrong_says_so same 2 $code
+check and_is_tried_once_with_its_checkpoint same "try 0|resumes|" \
+    "$(grep '^try\|^resumes' "$scratch/log" | tr '\n' '|')"
 finish

@@ -174,7 +174,7 @@ echo \$\$ >"$scratch/job/pid.\$SLURM_PROCID"
 export OPENBLAS_NUM_THREADS=1
 export GF_HOLD="$scratch/hold" GF_HOLD_FROM=10
 exec "$build_/firmware-tests/program_held_train" "\$@" --data "$build_/images" --model linear --batch 100 \\
-    --steps 1000 --checkpoint "$scratch/job/c" --checkpoint-every 10
+    --steps 1000 --checkpoint-every 10
 END
         chmod +x "$scratch/bin/hostname" "$scratch/bin/gf-train"
         cp config/local.cfg "$scratch/job/job.cfg"
@@ -182,8 +182,8 @@ END
         PATH="$scratch/bin:$build_:$PATH" timeout 100 sbatch --wait --nodes=1 --ntasks-per-node=2 --overcommit \
             -D "$scratch/job" -o "$scratch/out" config/job.sbatch >"$scratch/told" 2>&1 & batch_=$!
         for victim in pid.1 coordinator; do
-            from_=$(step_of "$scratch/job/c.0")
-            until at_=$(step_of "$scratch/job/c.0"); [ "${at_:-0}" -ge $((${from_:-0} + 30)) ]; do
+            from_=$(step_of "$scratch/job/night-7.state.0")
+            until at_=$(step_of "$scratch/job/night-7.state.0"); [ "${at_:-0}" -ge $((${from_:-0} + 30)) ]; do
                 kill -0 $batch_ || { cat "$scratch/out"; return 1; }
                 sleep 0.1
             done

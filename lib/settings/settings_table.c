@@ -113,7 +113,8 @@ const struct gf_setting gf_settings[] = {
      .help = "ports that ranks listen on, for connections between nodes (tcp)"},
     {.key = "rendezvous.rejoin",
      BOOL(rendezvous.rejoin),
-     .help = "whoever started this rank has reaped the process that had it before"},
+     .help = "the process that had this rank before has ended: only for a launcher that has "
+             "waited for it"},
     {.key = "rendezvous.coordinator",
      NAME(rendezvous.coordinator, coordinator_names),
      AGREES,

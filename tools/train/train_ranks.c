@@ -94,7 +94,8 @@ double ranks_median(const float *data, uint64_t count, float *sorted)
 
 /* ---- the command lines of all ranks must say the same ---- */
 
-static void options_text(const struct train *train, char text_out[static TRAIN_SAME_BYTES])
+static void options_text(const struct train *train, bool resume,
+                         char text_out[static TRAIN_SAME_BYTES])
 {
     const struct train_options *options = train->options;
     char rate[32] = "rate.* of the configuration"; /* whose values the library compares */
@@ -103,8 +104,7 @@ static void options_text(const struct train *train, char text_out[static TRAIN_S
         snprintf(rate, sizeof rate, "--lr %.7g", (double)options->schedule.base_rate);
     if (options->checkpoint_path != NULL)
         snprintf(checkpoints, sizeof checkpoints, "a checkpoint each %llu%s",
-                 (unsigned long long)options->checkpoint_every,
-                 options->resume ? ", --resume" : "");
+                 (unsigned long long)options->checkpoint_every, resume ? ", --resume" : "");
     snprintf(text_out, TRAIN_SAME_BYTES,
              "--model %s --batch %u --seed %llu --split %s, %llu steps, %s, %s, data of %u and %u "
              "images",
@@ -114,11 +114,16 @@ static void options_text(const struct train *train, char text_out[static TRAIN_S
              train->tests.image_count);
 }
 
-uint64_t train_same_hash(const struct train *train)
+static uint64_t options_hash(const struct train *train, bool resume)
 {
     char text[TRAIN_SAME_BYTES];
-    options_text(train, text);
+    options_text(train, resume, text);
     return gf_fnv_bytes(GF_FNV_START, text, strlen(text));
+}
+
+uint64_t train_same_hash(const struct train *train)
+{
+    return options_hash(train, false);
 }
 
 gf_status train_same(struct train *train, char error_out[static TRAIN_SAME_BYTES])
@@ -127,11 +132,12 @@ gf_status train_same(struct train *train, char error_out[static TRAIN_SAME_BYTES
     char text[TRAIN_SAME_BYTES];
     uint64_t *found = train->result.weights_hash; /* until there are weights */
     error_out[0] = '\0';
+    bool resume = train->options->resume;
     gf_status status =
-        ranks_gather_u64(train->gf, train_same_hash(train), train->hash_limbs, found);
+        ranks_gather_u64(train->gf, options_hash(train, resume), train->hash_limbs, found);
     for (uint32_t rank = 1; (status >= 0) && (rank < train->world); rank++) {
         if (found[rank] == found[0]) continue;
-        options_text(train, text);
+        options_text(train, resume, text);
         snprintf(error_out, TRAIN_SAME_BYTES, "%s%.*s", differ,
                  (int)(TRAIN_SAME_BYTES - sizeof differ), text);
     }
