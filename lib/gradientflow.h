@@ -21,6 +21,16 @@
  *     idle            READY, and no request under way
  *     step            STEP: from gf_step_begin() until the step is whole
  *     after a step    READY, from the end of a step until the next one begins
+ * A step is *applied* once gf_update() or gf_updated() was called for it, or where it was skipped.
+ *
+ * Words of these pages:
+ *     appliance       the training program that calls the library
+ *     step            one training step, whole once all ranks have its averages
+ *     generation      one membership of the job: which processes are its ranks 0 to world - 1
+ *     regroup         the way from one generation to the next
+ *     coordinator     the one state machine that decides who is in the job; all ranks connect to it
+ *     region          an entry of config.state_extra: memory of the program's that is part of the
+ *                     run's state. The exchange region is the memory that the link maps
  *
  * Rules that hold for every call unless its block says otherwise:
  *   - Nothing is allocated, no thread is started, nothing is printed. Memory is the caller's. (What
@@ -31,23 +41,23 @@
  *     call returns at once.
  *   - "exchange.timeout" as a bound means so long without any progress: an operation that moves may
  *     take longer, and so may one of a rank that asks for patience by gf_heartbeat(). Once it has
- *     passed the ranks find out whose fault it is. That takes up to three eighths of it where a
- *     rank does not answer, and up to as long again as exchange.timeout (3 s at least) where nobody
- *     is found at once. Where the coordinator itself says nothing, it takes exchange.timeout, 4 s
- *     at least.
- *   - "gf_.._wait_for(.., bound_ns)" is "gf_.._wait(..)" that gives GF_AGAIN once it has blocked
- *     for bound_ns: nothing is lost, and it is called again, as by a binding that looks for signals
- *     in between. It ends later by what one poll takes, and by nothing that it sleeps. 0: one poll.
- *     Deadlines are those of the wait, and all that happens between two calls is that nothing
- *     moves.
+ *     passed, the ranks find out whose fault it is before the call returns the error. This takes up
+ *     to 3/8 of exchange.timeout more where a rank does not answer; up to about exchange.timeout
+ *     more (3 s at least) where no rank is found at once; and exchange.timeout more (4 s at least)
+ *     where the coordinator itself says nothing.
+ *   - "gf_.._wait_for(.., bound_ns)" is "gf_.._wait(..)" that returns GF_AGAIN once it has blocked
+ *     for bound_ns (0: after one poll). Nothing is lost, and it is called again, as by a binding
+ *     that looks for signals in between. The deadlines are those of the wait. Between two calls
+ *     nothing moves. The last poll may end later than bound_ns, a sleep never does.
  *   - *Returns* lists what is special to a call. Each gf_status may also be GF_ERR_PARAM (NULL for
  *     a context, a configuration or an output; an argument out of its range) or GF_ERR_STATE (not
  *     valid now). Such a call is refused, logged, and leaves the context as it was. Calls without a
  *     status answer 0, false, NULL or 1 to a context that is NULL.
- *   - Any other error fails the context. First the ranks find out whose fault it is, and meanwhile
- *     polls give GF_AGAIN, gf_tensor_ready() and its like GF_OK, and any other call what this rank
- *     met itself. From the first poll or wait on that returns the error each call answers with the
- *     same status, and gf_error_last() tells it whole.
+ *   - Any other error fails the context. First the ranks find out whose fault it is. Meanwhile
+ *     polls return GF_AGAIN; gf_tensor_ready(), gf_tensors_ready(), gf_tensor_ready_event(),
+ *     gf_tensor_copy() and gf_tensor_skip() return GF_OK; any other call returns what this rank met
+ *     itself. From the first poll or wait on that returns the error, each call returns the same
+ *     status, and gf_error_last() has all of it.
  *   - In a forked child calls on the parent's context are GF_ERR_STATE, and answers are as at the
  *     fork. gf_gradient() is shared memory: the child must not write there. It may open a context
  *     of its own, but not over UCX where one over UCX was open at the fork: UCX's thread is not in
@@ -107,7 +117,10 @@ gf_status gf_measure(const struct gf_config *config, const struct gf_tensor *ten
 
 /* Lays the context out in the caller's memory, opens drivers and posts the join. It warns where
  * this process seems to be one of several and was not told so.
- *     config      as for gf_measure(); what it points at (texts, pool_order, state_extra) too
+ *     config      as for gf_measure(); what it points at (texts, pool_order, state_extra) too. But
+ *                 what state_extra[].data points at stays in place until gf_close(): which calls
+ *                 read and write it is said at struct gf_state_extra (configuration.h), and there
+ *                 is pool_order, too. Names, sizes and order are the same on all ranks
  *     tensors     [tensor_count], as for gf_measure(), the same on all ranks
  *     memory      [memory_bytes], control_bytes at least; aligned to 64, not MADV_DONTFORK; the
  *                 library's until gf_close()
@@ -126,11 +139,13 @@ gf_status gf_measure(const struct gf_config *config, const struct gf_tensor *ten
 gf_status gf_open(const struct gf_config *config, const struct gf_tensor *tensors,
                   uint32_t tensor_count, void *memory, uint64_t memory_bytes, gf_context **gf_out);
 
-/* Moves the join.
+/* Moves the join. Of these polls the one that makes the link takes what the pages of the exchange
+ * region take.
  * Valid: OPENING.
  * Returns GF_AGAIN: not all ranks are there; GF_OK: the context is READY; GF_ERR_TIMEOUT: ranks are
  * missing, which are named; GF_ERR_MISMATCH: they were given different things; GF_ERR_PEER: one has
- * failed; and what gf_open() returns. */
+ * failed; and what gf_open() returns. Each error is final, in an elastic job too: gf_close() is
+ * next. A process that comes in: gf_rejoined(). */
 gf_status gf_open_poll(gf_context *gf);
 
 /* Polls the join until it ends.
@@ -149,12 +164,16 @@ gf_status gf_open_wait_for(gf_context *gf, uint64_t bound_ns);
 /* Lets the other ranks finish, then gives everything back to the system; the memory is the caller's
  * again. A failed context waits for nobody and closes with GF_OK; so it does inside a step or with
  * a request under way, which is an abort to the others.
- * Blocks: up to exchange.timeout; where the coordinator of the job runs in this process (rank 0,
- * unless rendezvous.coordinator says otherwise) until all other ranks have closed. Closing itself
- * takes, failed or not: 0.2 s until the last words have been sent, a second until the other hosts
- * have acknowledged them, 0.2 s of the link's, and on a GPU 2 s for the work that is queued.
+ * Blocks: until the other ranks have closed or died, up to exchange.timeout, and as much longer as
+ * they ask for by gf_heartbeat(). Where the coordinator of the job runs in this process (rank 0,
+ * unless rendezvous.coordinator says otherwise) there is no such bound: it waits, and warns after
+ * exchange.timeout, until each of the others has closed or died, or until none of those that are
+ * left has been heard of for exchange.timeout (4 s at least). Closing itself takes, failed or not:
+ * 0.2 s until the last words have been sent, a second until the other hosts have acknowledged them,
+ * 0.2 s of the link's, and on a GPU 2 s for the work that is queued.
  * Valid: always; NULL is.
- * Returns GF_OK; GF_ERR_TIMEOUT: some did not leave in time; this rank has. */
+ * Returns GF_OK; GF_ERR_TIMEOUT: some did not leave in time; this rank has. Not where the
+ * coordinator runs in this process. */
 gf_status gf_close(gf_context *gf);
 
 /* The part of gf_close() that waits for the other ranks, in turns, for a caller that drives several
@@ -205,14 +224,14 @@ uint64_t gf_steps(const gf_context *gf);
  * here.
  *     tensor      its index in the tensors that gf_open() was given
  * It is the library's from gf_tensor_ready(gf, i) until gf_step_wait() gives GF_OK, and then holds
- * the average over all ranks, as exchange.average says (with an optimizer of the library's: what
- * becomes the average once it is multiplied with gf_gradient_scale()). From there to the next
- * gf_tensor_ready(gf, i) it is the appliance's, before gf_step_begin() too: it may be clipped or
- * set to zero in place, and backward may add to it before the step is begun. What gf_update()
- * applies, and the first gf_gradient_norm() of a step measures, is what is there then; later
- * nothing of the step depends on it. On a GPU such a write comes after gf_queue_follow() on its
- * queue, and has ended before gf_update() or gf_gradient_norm() is called where these are to see
- * it.
+ * the sum over all ranks, which is the default, or the average, as exchange.average says (with an
+ * optimizer of the library's: what becomes it once it is multiplied with gf_gradient_scale()). Both
+ * are called the average in these pages. From there to the next gf_tensor_ready(gf, i) it is the
+ * appliance's, before gf_step_begin() too: it may be clipped or set to zero in place, and backward
+ * may add to it before the step is begun. What gf_update() applies, and the first
+ * gf_gradient_norm() of a step measures, is what is there then; later nothing of the step depends
+ * on it. On a GPU such a write comes after gf_queue_follow() on its queue, and has ended before
+ * gf_update() or gf_gradient_norm() is called where these are to see it.
  * Valid: always. The address does not change while the context is open, but for a generation's
  * begin: then the memory is another one, and zero.
  * Returns a host address, or on a GPU a device address; 0: no such tensor, no context is open, or
@@ -255,6 +274,10 @@ gf_status gf_weights_written(gf_context *gf);
 
 /* First weights: rank `root`'s gf_weight() of all tensors, and its config.state_extra, reach every
  * rank; then the half weights are made. All ranks call it.
+ * A death in it is regrouped as one in a step. Values of some ranks are then partly root's, and as
+ * no rank lags the regroup does not make them the same: where gf_steps() is 0 after it, root (a
+ * rank of the new generation) writes its first values again, and all ranks call this again, one
+ * that has gf_rejoined() too.
  * Blocks: up to exchange.timeout for the weights and for each message of regions; who serves
  * signals meanwhile waits for a gf_barrier() with gf_request_wait_for() first.
  * Valid: idle.
@@ -266,8 +289,8 @@ gf_status gf_broadcast_weights(gf_context *gf, uint32_t root);
 
 /* Begins a step; no byte of gf_gradient() is written. Several micro-batches make one step: the
  * first writes, the others add, and only the last declares its tensors ready.
- * Valid: idle; in an elastic job (job.elastic) once the step before was applied by gf_update() or
- * gf_updated(). */
+ * Valid: idle; in an elastic job (job.elastic) once the step before was applied, where there is an
+ * optimizer or state_extra. */
 gf_status gf_step_begin(gf_context *gf);
 
 /* Asks what the loss is to be multiplied with before backward: a power of two, 1 unless
@@ -401,6 +424,10 @@ gf_status gf_update(gf_context *gf, float learning_rate);
 /* The same said by an appliance whose own optimizer (optimizer.kind none) has applied them to
  * config.state_extra. It looks at no message, so it is GF_OK also where a peer has died since
  * gf_step_wait(): it may as well be said late, as the first call of the library after the update.
+ * From the first byte of state_extra that the update writes until this call make no other call of
+ * the library, gf_heartbeat() neither: a failure in between would be regrouped with an update that
+ * is half written. Only those that answer without a status (gf_rank(), gf_steps(), gf_rate() ..)
+ * may be called.
  * Valid: after a step, once, not after one that was skipped (a warning). */
 gf_status gf_updated(gf_context *gf);
 
@@ -521,9 +548,11 @@ void gf_abort(gf_context *gf);
 /* ======== 9. Saved states ======== */
 
 /* What a checkpoint must hold: weights, momentum, history, selection, loss scale, step,
- * state_extra; not statistics. Each rank saves its own: history and, with sparse.momentum local,
- * momentum differ from rank to rank. Saving a value that is not finite is a warning: the run has
- * diverged.
+ * state_extra; not statistics. A history is what sparse steps of this rank have not sent yet, the
+ * selection is the chunks that the next one sends. Without sparse steps the state is the same on
+ * all ranks: one rank may save it for all, and any number of ranks load it. With sparse steps each
+ * rank saves its own: history and, with sparse.momentum local, momentum differ from rank to rank.
+ * Saving a value that is not finite is a warning: the run has diverged.
  *
  * At the same world size rank r loads what rank r saved, and the run goes on bitwise as if it had
  * not been interrupted. From m ranks to n the run resumes with what is common: rank r below m loads
@@ -538,11 +567,13 @@ uint64_t gf_state_bytes(const gf_context *gf);
 
 /* Saves the state of this rank.
  *     data        [bytes], gf_state_bytes() of it, aligned to 8; the caller's
- * Valid: idle, each step applied by gf_update() or gf_updated(). */
+ * Blocks: for no other rank; for what copying all bytes and their checksum take.
+ * Valid: idle, the last step applied. */
 gf_status gf_state_save(gf_context *gf, void *data, uint64_t bytes);
 
 /* Loads a state that was saved, on all ranks in place of gf_broadcast_weights().
  *     data        [bytes] of who saved, aligned to 8; read during the call only
+ * Blocks: as gf_state_save().
  * Valid: idle.
  * Returns GF_OK; GF_ERR_DATA: it is corrupt, short, newer, or of other tensors, optimizer or sparse
  * settings, or holds a value that no save writes or that is not finite; why is logged, and the
@@ -555,19 +586,25 @@ gf_status gf_state_load(gf_context *gf, const void *data, uint64_t bytes);
 /* A regroup is one way for a failure, for processes that come in and for ranks that leave, in a job
  * that is elastic (job.elastic). The coordinator of the job makes the list of the ranks
  * (rendezvous.coordinator). Each rank calls gf_regroup_begin()
- *   - after GF_ERR_PEER, GF_ERR_LINK or GF_ERR_TIMEOUT. One survivor is enough. Or
- *   - between steps, after gf_update(), if gf_regroup_due() is not 0. A regroup after a failure
- *     takes along who waits, too.
+ *   - after GF_ERR_PEER, GF_ERR_LINK or GF_ERR_TIMEOUT of any call but gf_open_wait(),
+ *     gf_regroup_wait() and gf_close() with their polls, whose errors are final. One survivor is
+ *     enough. Or
+ *   - between steps, the last one applied, if gf_regroup_due() is not 0. A regroup after a failure
+ *     admits those that wait, too.
  * On GF_OK of the wait, but for a rank that has left,
  *   - the context is ready, between steps; gf_rank() and gf_world() are new, in the order of what
  *     the ranks were at first (gf_first_rank()). Addresses (gf_gradient() .., gf_exchange_take())
  *     are to be asked again: the exchange region is zero, and may be another one. Requests that
  *     were posted are gone, the step that was under way is dropped on all;
- *   - weights, momentum, state_extra, selection, loss scale and gf_steps() are those of the lowest
- *     rank among the furthest. Histories are each rank's own, empty on those that came in. A step
- *     that nobody had updated is void.
- * More deaths on the way are valid. Whoever was silent or unreachable and finds that the others
- * went on without it waits to come in again, by itself (gf_left_out()). */
+ *   - weights, momentum, state_extra, selection, loss scale and gf_steps() are one rank's: the
+ *     lowest of those that have the most steps and, if any of them has, have applied the last one.
+ *     Where no rank lags or came in, each keeps its own. Histories are each rank's own, empty on
+ *     those that came in. A step that nobody had updated is void.
+ * More deaths on the way end nothing: the regroup begins anew by itself.
+ * Of ranks that the others go on without, two kinds are told apart. One that was silent (stopped,
+ * or its host without a network) waits to come in again, inside the same poll or wait, and then has
+ * gf_left_out(). One that was cut, because a connection between it and another rank was broken or
+ * because it lagged, ends. */
 
 /* How many processes wait to come in or want to leave, as of the last whole step, the same on all
  * ranks.
@@ -580,7 +617,7 @@ uint32_t gf_joiners(const gf_context *gf);
 
 /* Begins a regroup: says that this rank's operations have ended, and that it may go on.
  * Valid: idle, the last step applied, where gf_regroup_due() is not 0; on a context that failed
- * with GF_ERR_PEER, GF_ERR_LINK or GF_ERR_TIMEOUT.
+ * with GF_ERR_PEER, GF_ERR_LINK or GF_ERR_TIMEOUT, but not in gf_open_wait() or gf_regroup_wait().
  * Returns GF_OK; GF_ERR_STATE: nothing is due, this rank failed by itself, in one step all waited
  * for each other twice, or the job has ended. */
 gf_status gf_regroup_begin(gf_context *gf);
@@ -588,11 +625,12 @@ gf_status gf_regroup_begin(gf_context *gf);
 /* Moves the regroup. The poll that makes the link anew takes what the pages of the exchange region
  * take.
  * Valid: after gf_regroup_begin().
- * Returns GF_AGAIN until the generation has begun, GF_OK then; GF_ERR_PEER that names this rank:
- * the others go on without it, as a connection to it was broken or it lagged; it ends. GF_ERR_PEER
- * that names the coordinator, or the rank in whose process it runs: it is lost, and the job ends.
- * GF_ERR_TIMEOUT: no generation began in time. GF_ERR_DATA: all that held whole weights died while
- * others had a part of them. GF_ERR_SYSTEM, GF_ERR_DEVICE: no new link on this host. */
+ * Returns GF_AGAIN until the generation has begun, GF_OK then. Each error is final: another
+ * gf_regroup_begin() is GF_ERR_STATE, and gf_close() is next. GF_ERR_PEER: the others went on
+ * without this rank and do not let it in (it was cut); or the coordinator, or the rank in whose
+ * process it runs, is lost, and the job ends. GF_ERR_TIMEOUT: no generation began in time.
+ * GF_ERR_DATA: all that held whole weights died while others had a part of them. GF_ERR_SYSTEM,
+ * GF_ERR_DEVICE: no new link on this host. */
 gf_status gf_regroup_poll(gf_context *gf);
 
 /* Polls until the generation has begun.
@@ -608,8 +646,8 @@ gf_status gf_regroup_wait_for(gf_context *gf, uint64_t bound_ns);
 
 /* This rank leaves with the next generation: it goes on until gf_regroup_due() tells all and begins
  * that like the others, to whom it is no failure. On GF_OK of that gf_left() is true, and
- * gf_close() is next. Where it alone has whole weights and others come in, it stays for one
- * generation more: gf_left() is false.
+ * gf_close() is next. Where this rank alone has whole weights and others come in, it is a rank of
+ * that generation, too, and hands them on: gf_left() is false, and it leaves with the next one.
  * Valid: open.
  * Returns GF_OK; GF_ERR_STATE: this rank is alone, or the coordinator runs in its process. */
 gf_status gf_leave(gf_context *gf);
@@ -632,8 +670,10 @@ bool gf_left_out(const gf_context *gf);
  * again only what has ended; whoever knows that it has says rendezvous.rejoin (or GF_REJOIN=1), and
  * the new process need not wait until the old one's connection is given up. Its gf_open_wait() ends
  * when they have let it in, or with GF_ERR_MISMATCH: it was given something else; GF_ERR_STATE:
- * another process has its rank; GF_ERR_TIMEOUT: nobody answers at rendezvous.address, or nobody let
- * it in; GF_ERR_PEER: the job has ended meanwhile.
+ * another process has its rank, or the job has ended ("the job has ended" in gf_error_text()); a
+ * restarted rank that finds that all others have closed has nothing left to do. GF_ERR_TIMEOUT:
+ * nobody answers at rendezvous.address (as when the coordinator has ended with the job), or nobody
+ * let it in; GF_ERR_PEER: all ranks that it waited for died.
  * Valid: always. */
 bool gf_rejoined(const gf_context *gf);
 
