@@ -4,7 +4,7 @@
 #define GF_DRIVERS_H
 
 #include "channel.h"
-#include "clock.h"
+#include "clock.h" /* by name alone: installed headers lie in one folder */
 #include "gpu.h"
 #include "link.h"
 

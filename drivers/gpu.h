@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "fault.h"
+#include "fault.h" /* by name alone: installed headers lie in one folder */
 
 #ifdef __cplusplus
 extern "C" {

@@ -113,8 +113,8 @@ static gf_status wakes_take(struct gf_link *link)
     }
     const int error = errno;
     wakes_give(link);
-    return gf_fault_set(&link->fault, GF_ERR_SYSTEM, GF_RANK_NONE, "epoll_create1", error,
-                        "link: no epoll descriptor: %s", strerror(error));
+    return gf_fault_set(&link->fault, GF_ERR_SYSTEM, GF_RANK_NONE, "epoll", error,
+                        "link: no epoll descriptor, or it takes no other: %s", strerror(error));
 }
 
 /* ---- the network ---- */
@@ -204,9 +204,9 @@ static void front_drop(struct gf_link *link)
     gf_node_drop(front->node);
 }
 
-static void front_finish(struct gf_link *link)
+static void front_quiesce(struct gf_link *link)
 {
-    gf_node_finish(link->front->node);
+    gf_node_quiesce(link->front->node);
 }
 
 /* A fabric's card and a device write where they were told to, and may keep what they had
@@ -476,7 +476,7 @@ const struct gf_link_driver gf_link_front = {
     .flag_store = front_flag_store,
     .flag_arm = gf_flag_arm,
     .flag_sleep = gf_flag_sleep,
-    .finish = front_finish,
+    .quiesce = front_quiesce,
     .reset = front_reset,
     .network = front_network,
     .drop = front_drop,

@@ -1,12 +1,13 @@
 /* A link carries messages between ranks, and lets ranks of one node reach each other's memory. That
  * of a process is one object (gf_link_front, link.c): what goes to a rank of its node goes through
  * memory, all else by one network driver, where one is open. A simulated link is both by itself.
- * Posting and testing are apart; only close may wait, as it says; open, network and reset take
- * memory. A link's state and its requests are the caller's memory. */
+ * Posting and testing are apart. Open, connect, network and reset take memory or sockets of this
+ * host. Close waits, as it says, and reset up to 4 ms for processes that are just ending. A link's
+ * state and its requests are the caller's memory. */
 #ifndef GF_LINK_H
 #define GF_LINK_H
 
-#include "address.h"
+#include "address.h" /* by name alone: installed headers lie in one folder */
 #include "gpu.h"
 
 #ifdef __cplusplus
@@ -216,7 +217,7 @@ struct gf_link_driver {
 
     /* Nothing of this rank is under way, nor will be before reset(): from here on it writes nothing
      * into the region of a peer, who may keep it. NULL: nobody would. */
-    void (*finish)(struct gf_link *link);
+    void (*quiesce)(struct gf_link *link);
     /* The next generation, in which this is `rank` of `world`, at most ranks_max. All requests end
      * (test() gives GF_ERR_ABORTED), peers are forgotten, and the region is zero: another one,
      * unless nobody of the generation before can write there any more; endpoint() and connect()

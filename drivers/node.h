@@ -1,6 +1,6 @@
 /* The memory and the messages of a node: what ranks of one machine share without a network. It is
- * no driver of its own; a network driver holds one, asks it first, and carries only what it does
- * not.
+ * no driver. The link of a process (link.c) holds one, and gives the network driver what does not
+ * go through it; network drivers know nothing of it.
  *
  *     the region  a sealed memfd for each rank. A peer asks for it over a unix
  *                 socket without a name in a file system, maps it and closes the descriptor: no
@@ -11,7 +11,8 @@
  * The exchange region comes first in that memory; what messages need follows it (gf_node_bytes()).
  * Faults, the region, its size and the node itself are in the struct gf_link that the node was
  * opened for, and its messages are counted there.
- * Nothing here blocks; only open, connect and reset map memory, and nothing allocates otherwise.
+ * Only reset waits, up to 4 ms for processes that are just ending. Only open, connect and reset map
+ * memory, and nothing allocates otherwise.
  * Ranks count as in link.h: those of the generation. */
 #ifndef GF_NODE_H
 #define GF_NODE_H
@@ -23,7 +24,7 @@
 
 struct gf_node;
 
-/* Lies in the driver's request; the contents are the node's. */
+/* Lies in the link's request (link.c); the contents are the node's. */
 struct gf_node_req {
     struct gf_node_req *next; /* of a list of the node's */
     struct gf_node_req *previous;
@@ -52,8 +53,8 @@ gf_status gf_node_open(const struct gf_link_setup *setup, void *state, struct gf
 void gf_node_close(struct gf_node *node); /* NULL is valid */
 /* As gf_link_driver.drop: all requests end, peers are unmapped, the region stays. */
 void gf_node_drop(struct gf_node *node);
-/* As gf_link_driver.finish. */
-void gf_node_finish(struct gf_node *node);
+/* As gf_link_driver.quiesce. */
+void gf_node_quiesce(struct gf_node *node);
 /* As gf_link_driver.reset; offer_put() and connect() follow. may_keep: nobody else may write into
  * the region than ranks of this node. */
 gf_status gf_node_reset(struct gf_node *node, uint32_t generation, uint32_t rank, uint32_t world,

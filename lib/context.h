@@ -89,7 +89,8 @@ struct gf_context {
     struct gf_warm warm;
     struct gf_nodes nodes;
     gf_algorithm algorithm; /* what is asked for, known when the warm-up ends (choose.h) */
-    /* direct's in this generation: fewer after ranks have gone, which the memory has room for */
+    /* ranks that direct's flags are laid out for in this generation; the memory has room for
+     * world_max */
     uint32_t lane_ranks;
     struct gf_wait_state wait_state;
     struct gf_polled polled;

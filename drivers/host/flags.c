@@ -1,5 +1,4 @@
-/* How a rank sleeps on flags in memory that ranks share, and the pages of that memory (link.h). A
- * program without `direct` links none of this. */
+/* How a rank sleeps on flags in memory that ranks share, and the pages of that memory (link.h). */
 #include <linux/futex.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>

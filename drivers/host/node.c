@@ -142,10 +142,10 @@ struct node_pair *gf_node_pair_take(struct gf_node *node, uint32_t peer)
 }
 
 /* With release order: what was written before is there. */
-void gf_node_finish(struct gf_node *node)
+void gf_node_quiesce(struct gf_node *node)
 {
-    if (node->finished) return;
-    node->finished = true;
+    if (node->quiesced) return;
+    node->quiesced = true;
     for (uint32_t slot = 0; slot < node->pair_count; slot++) {
         const struct node_pair *pair = &node->pairs[slot];
         if (pair->memory != NULL)
@@ -156,7 +156,7 @@ void gf_node_finish(struct gf_node *node)
 
 static void peers_forget(struct gf_node *node)
 {
-    gf_node_finish(node);
+    gf_node_quiesce(node);
     gf_node_room_give(node);
     for (uint32_t slot = 0; slot < node->pair_count; slot++) {
         struct node_pair *pair = &node->pairs[slot];
@@ -192,7 +192,7 @@ static gf_status take(struct gf_node *node)
     const char *why = NULL;
     gf_status status;
     node->undecided = node->world - 1;
-    node->finished = false;
+    node->quiesced = node->dropped = false;
     gf_node_host_look(node);
     node->shared = node->shares && (node->host != 0);
     if (node->shares && !node->shared)
@@ -269,17 +269,18 @@ void gf_node_close(struct gf_node *node)
 
 void gf_node_drop(struct gf_node *node)
 {
+    if (node->pair_count > 0) node->dropped = true;
     gf_node_messages_end(node);
     peers_forget(node);
 }
 
 /* Another region unless all who had it have ended, or said that they are done with it: a rank that
- * was left behind and runs on writes into the one before. */
+ * was left behind and runs on writes into the one before. After a drop nobody knows who had it. */
 gf_status gf_node_reset(struct gf_node *node, uint32_t generation, uint32_t rank, uint32_t world,
                         bool may_keep)
 {
     GF_ASSERT((world <= node->ranks_max) && (rank < world));
-    const bool keeps = may_keep && gf_node_memory_is_free(node);
+    const bool keeps = may_keep && !node->dropped && gf_node_memory_is_free(node);
     give_back(node);
     if (!keeps) gf_node_memory_give(node);
     node->peers[node->rank] = (struct node_peer){.region = NULL};
@@ -298,7 +299,7 @@ bool gf_node_has(const struct gf_node *node, uint32_t peer)
 
 void *gf_node_map(const struct gf_node *node, uint32_t peer)
 {
-    if ((peer >= node->world) || (node->finished && (peer != node->rank))) return NULL;
+    if ((peer >= node->world) || (node->quiesced && (peer != node->rank))) return NULL;
     return node->peers[peer].region;
 }
 

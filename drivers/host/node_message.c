@@ -299,7 +299,7 @@ gf_status gf_node_send_post(struct gf_node *node, uint32_t to, uint64_t tag, con
     struct node_pair *pair = node_pair_of(node, to);
     struct node_entry *entry;
     uint32_t index;
-    GF_ASSERT((pair != NULL) && (pair->memory != NULL) && !node->finished);
+    GF_ASSERT((pair != NULL) && (pair->memory != NULL) && !node->quiesced);
     if (requests_are_full(node)) return GF_FULL;
     if ((index = entry_take(node)) == ENTRY_NONE)
         return GF_FULL; /* many were cancelled, and their receivers have not come to them yet */
@@ -499,7 +499,7 @@ gf_status gf_node_recv_post(struct gf_node *node, uint32_t from, uint64_t tag, v
                             size_t size_bytes, struct gf_node_req *req)
 {
     struct node_pair *pair = node_pair_of(node, from);
-    GF_ASSERT((pair != NULL) && (pair->memory != NULL) && !node->finished);
+    GF_ASSERT((pair != NULL) && (pair->memory != NULL) && !node->quiesced);
     if (requests_are_full(node)) return GF_FULL;
     *req = (struct gf_node_req){.tag = tag,
                                 .data = data,
@@ -625,7 +625,7 @@ bool gf_node_progress(struct gf_node *node)
     if (node->armed) gf_node_woken(node);
     node->armed = false;
     if ((node->unanswered > 0) || (node->device.given >= 0)) gf_node_serve(node);
-    return !node->finished && (progress(node) == TURN_MOVED);
+    return !node->quiesced && (progress(node) == TURN_MOVED);
 }
 
 gf_status gf_node_test(struct gf_node *node, struct gf_node_req *req)
@@ -706,7 +706,7 @@ int gf_node_wake_fd(const struct gf_node *node)
 static bool check_all(struct gf_node *node)
 {
     uint32_t under_way = node->requests_under_way;
-    if (node->finished) return false;
+    if (node->quiesced) return false;
     sends_check(node);
     return (progress(node) != TURN_NOTHING) || (node->requests_under_way != under_way);
 }

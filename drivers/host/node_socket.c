@@ -407,7 +407,7 @@ static void word_take(struct gf_node *node, const struct node_word *word, const 
     }
     if (asks)
         asked(node, word, name);
-    else if (answers && !node->finished && (word->from == node->pulls))
+    else if (answers && !node->quiesced && (word->from == node->pulls))
         answered(node, word, *fd);
 }
 

@@ -198,7 +198,8 @@ struct gf_node {
     bool shared;       /* the memory of now is */
     bool alone_logged; /* why it is not, once */
     bool armed;
-    bool finished; /* nothing more is written into memory of peers */
+    bool quiesced; /* nothing more is written into memory of peers */
+    bool dropped;  /* who had this memory is forgotten: it is not kept */
 
     int memory_fd;         /* of the memfd, for peers that come; -1 */
     int socket_fd;         /* -1 */

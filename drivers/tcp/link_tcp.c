@@ -384,8 +384,8 @@ static gf_status wakes_take(struct gf_tcp_link *tcp)
     if ((tcp->epoll_fd >= 0) &&
         ((data_fd < 0) || (epoll_ctl(tcp->epoll_fd, EPOLL_CTL_ADD, data_fd, &data) == 0)))
         return GF_OK;
-    return gf_fault_set(&tcp->link.fault, GF_ERR_SYSTEM, GF_RANK_NONE, "epoll_create1", errno,
-                        "link: no epoll descriptor: %s", strerror(errno));
+    return gf_fault_set(&tcp->link.fault, GF_ERR_SYSTEM, GF_RANK_NONE, "epoll", errno,
+                        "link: no epoll descriptor, or it takes no other: %s", strerror(errno));
 }
 
 static void wakes_give(struct gf_tcp_link *tcp)

@@ -307,6 +307,34 @@ TEST(a_life_sign_on_the_way_ends_nothing)
     assert_true((heartbeats > 10) && (joiners > 0));
 }
 
+/* The link of rank 0 fails in a step. From there on each says in each turn that it lives, and rank
+ * 0 remembers of the generation before no edge that is broken. */
+static void failed_turn(struct world *w, uint32_t rank)
+{
+    const struct gf_fault fault = {.code = GF_ERR_LINK, .peer = 1, .text = "cut"};
+    gf_context *gf = w->ranks[rank].gf;
+    if ((gf == NULL) || !gf_sim_runs(w->sim, rank)) return;
+    if ((rank == 0) && (heartbeats == 0) && (gf_steps(gf) == 2) && (gf->phase == GF_PHASE_STEP)) {
+        assert_int_equal(gf_fail_fault(gf, &fault, GF_OPERATION_STEP), GF_ERR_LINK);
+        heartbeats++;
+    }
+    if ((elastic.ranks[rank].state != CHANGES) || (gf->change.state == GF_CHANGE_NONE)) return;
+    assert_int_equal(gf_heartbeat(gf), GF_OK);
+    heartbeats++;
+}
+
+TEST(a_life_sign_after_a_failure_ends_nothing)
+{
+    SIM_ONLY;
+    heartbeats = 0;
+    elastic.hooks.turn = failed_turn;
+    WORLD(w);
+    play(&w, 3, 3, NULL);
+    assert_true(heartbeats > 10);
+    expect_world(&w, 0x5, 1, "with life signs after a failure");
+    assert_int_equal(w.ranks[0].gf->failing.link_peer, GF_RANK_NONE);
+}
+
 static void fail_turn(struct world *w, uint32_t rank)
 {
     gf_context *gf = w->ranks[rank].gf;

@@ -345,7 +345,7 @@ TEST(a_rank_that_cannot_ask_where_it_runs_shares_no_core)
     static const struct gf_link_driver driver = {.name = "flags"};
     struct gf_link link = {
         .driver = &driver, .region = (void *)flags, .region_bytes = sizeof flags};
-    struct gf_direct direct = {.lane_ranks = 2, .state = {.steps = 1}};
+    struct gf_direct direct = {.lane_ranks = 2, .state = {.barriers = 1}};
     struct gf_coll coll = {
         .link = &link, .size = 2, .tells_core = true, .own = {.direct = &direct}};
     memset(flags, 0, sizeof flags);

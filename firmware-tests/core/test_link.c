@@ -1,9 +1,12 @@
 /* The link of a process: each network driver by its name, on one node and on two, in one
  * process.
- * suite: slow */
+ * suite: slow
+ * link: wrap epoll_ctl */
 #include "firmware-tests/support/suite.h"
 
+#include <errno.h>
 #include <poll.h>
+#include <sys/epoll.h>
 #include <time.h>
 
 #include "drivers/drivers.h"
@@ -266,6 +269,43 @@ TEST(a_network_that_is_not_there_is_an_error_and_the_link_stays)
     ends_connect(2);
     ring_pass(2, 4096);
     ends_close(2);
+}
+
+int __real_epoll_ctl(int epoll_fd, int what, int fd, struct epoll_event *event);
+int __wrap_epoll_ctl(int epoll_fd, int what, int fd, struct epoll_event *event);
+static uint32_t epoll_fails; /* the call that does, counted from here on; 0: none */
+
+int __wrap_epoll_ctl(int epoll_fd, int what, int fd, struct epoll_event *event)
+{
+    if ((epoll_fails == 0) || (--epoll_fails > 0))
+        return __real_epoll_ctl(epoll_fd, what, fd, event);
+    errno = ENOSPC; /* fs.epoll.max_user_watches */
+    return -1;
+}
+
+/* Each call of an open in turn: what is said has the call that failed, or both. */
+TEST(what_epoll_does_not_take_is_not_said_as_its_begin)
+{
+    struct gf_fault fault = {.code = GF_OK};
+    uint32_t failed = 0;
+    ends_open(&rows[1], 1);
+    for (;; failed++) {
+        ends[0].link->driver->close(ends[0].link);
+        epoll_fails = failed + 1;
+        if (gf_link_front.open(&ends[0].setup, ends[0].state, &ends[0].link, &fault) == GF_OK)
+            break;
+        assert_int_equal(fault.code, GF_ERR_SYSTEM);
+        assert_int_equal(fault.foreign_code, ENOSPC);
+        if ((strcmp(fault.foreign_call, "epoll_create1") == 0) ||
+            (strstr(fault.text, "No space left") == NULL))
+            fail_msg("call %u: %s: %s", failed, fault.foreign_call, fault.text);
+        epoll_fails = 0;
+        assert_int_equal(gf_link_front.open(&ends[0].setup, ends[0].state, &ends[0].link, &fault),
+                         GF_OK);
+    }
+    epoll_fails = 0;
+    assert_true(failed >= 3);
+    ends_close(1);
 }
 
 TEST(who_shares_no_memory_and_has_no_network_is_told)

@@ -179,6 +179,35 @@ TEST(a_child_has_nothing_of_its_parents)
     rules_end();
 }
 
+/* A rank loads its data beside the others' join, and says so; and saves as they close. */
+static gf_status beat_and_open(struct world *w, uint32_t rank, void *arg)
+{
+    gf_context *each = w->ranks[rank].gf;
+    for (uint32_t i = 0; i < 3; i++) assert_int_equal(gf_heartbeat(each), GF_OK);
+    return gf_open_poll(each);
+}
+
+TEST(a_life_sign_ends_no_join)
+{
+    const struct world_step step = {.order = WORLD_FORWARD};
+    rules_make(RULES_JOINING, true);
+    world_run(&rules_world, beat_and_open, NULL);
+    world_expect(&rules_world, GF_OK);
+    world_step_ok(&rules_world, &step);
+    rules_end();
+}
+
+TEST(a_life_sign_ends_no_close)
+{
+    rules_make(RULES_LEAVING, true);
+    for (uint32_t i = 0; i < 200; i++) {
+        assert_int_equal(gf_heartbeat(gf), GF_OK);
+        assert_int_equal(gf_close_poll(gf), GF_AGAIN);
+    }
+    assert_string_equal(rules_world.ranks[RULES_RANK].log, "");
+    rules_end();
+}
+
 /* ---- none is missing ---- */
 
 static char *file_text(const char *path)

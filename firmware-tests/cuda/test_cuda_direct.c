@@ -186,7 +186,7 @@ static bool due_at(struct world *w, struct cuda_death *death)
     for (uint32_t i = 0; i < gf->under_way.count; i++)
         if ((gf->under_way.ops[i].state == GF_OP_RUN) &&
             (gf->under_way.ops[i].coll.kind == &gf_coll_direct_device) &&
-            (gf->under_way.ops[i].own.direct.state.steps >= death->at))
+            (gf->under_way.ops[i].own.direct.state.barriers >= death->at))
             return true;
     return false;
 }

@@ -207,15 +207,17 @@ static ino_t memory_of(const struct node_rank *one)
 TEST(memory_stays_where_nobody_else_can_write_there_any_more)
 {
     static const struct {
-        bool first_finishes;
-        bool last_finishes;
+        bool first_quiesces;
+        bool last_quiesces;
         bool last_ends;
         bool may_keep;
         bool stays;
-    } rows[] = {{true, true, false, true, true},   {true, false, true, true, true},
-                {true, false, false, true, false}, {false, false, true, true, false},
-                {false, true, false, true, false}, {true, true, false, false, false},
-                {true, false, true, false, false}};
+        bool drops; /* the first forgets who had its memory */
+    } rows[] = {{true, true, false, true, true, false},   {true, false, true, true, true, false},
+                {true, false, false, true, false, false}, {false, false, true, true, false, false},
+                {false, true, false, true, false, false}, {true, true, false, false, false, false},
+                {true, false, true, false, false, false}, {true, false, false, true, false, true},
+                {true, true, false, true, false, true}};
     for (size_t i = 0; i < LENGTH(rows); i++) {
         node_ranks_open(ranks, 3, REGION, REQS);
         const ino_t before = memory_of(&ranks[0]);
@@ -224,15 +226,16 @@ TEST(memory_stays_where_nobody_else_can_write_there_any_more)
         memset(theirs, 7, REGION);
         post_send(1, 0, 5, data[1][0], 100, 0);
         (void)gf_node_progress(ranks[0].node);
-        gf_node_finish(ranks[0].node);
+        if (rows[i].drops) gf_node_drop(ranks[0].node);
+        gf_node_quiesce(ranks[0].node);
         assert_null(gf_node_map(ranks[0].node, 1));
-        if (rows[i].first_finishes) gf_node_finish(ranks[1].node);
-        if (rows[i].last_finishes) gf_node_finish(ranks[2].node);
+        if (rows[i].first_quiesces) gf_node_quiesce(ranks[1].node);
+        if (rows[i].last_quiesces) gf_node_quiesce(ranks[2].node);
         if (rows[i].last_ends) node_rank_close(&ranks[2]);
         for (uint32_t r = 0; r < 2; r++)
             assert_int_equal(gf_node_reset(ranks[r].node, 2, r, 2, rows[i].may_keep), GF_OK);
         if ((memory_of(&ranks[0]) == before) != rows[i].stays) fail_msg("row %zu", i);
-        if (!rows[i].last_finishes && !rows[i].last_ends) *late = 9; /* it wakes up */
+        if (!rows[i].last_quiesces && !rows[i].last_ends) *late = 9; /* it wakes up */
         assert_int_equal(ranks[0].link.region[0], 0);
         assert_memory_equal(ranks[0].link.region, ranks[0].link.region + 1, REGION - 1);
         assert_true(node_ranks_connect(ranks, 2));
@@ -1158,7 +1161,7 @@ TEST(memory_stays_if_its_last_user_was_killed_and_not_if_it_is_stopped)
         const ino_t before = memory_of(&ranks[0]);
         (void)kill(child, by[i]);
         assert_int_equal(waitpid(child, &status, WUNTRACED), child);
-        gf_node_finish(ranks[0].node);
+        gf_node_quiesce(ranks[0].node);
         assert_int_equal(gf_node_reset(ranks[0].node, 2, 0, 1, true), GF_OK);
         assert_int_equal(memory_of(&ranks[0]) == before, by[i] == SIGKILL);
         if (by[i] == SIGSTOP) {

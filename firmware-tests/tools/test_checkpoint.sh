@@ -196,6 +196,31 @@ mkfifo "$file.7" # of an id that this run does not have
 check a_fifo_of_another_id_is_passed_over equal 30
 rm -f "$file.7"
 
+# Rank 1 dies while it writes its file: the preloaded call kills it, and rank 0 has its own written. It leaves no part.
+cat >"$scratch/dies.c" <<'END'
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+int fsync(int file)
+{
+    const char *rank = getenv("GF_RANK");
+    if ((rank != NULL) && (rank[0] == '1')) (void)raise(SIGKILL);
+    return (file >= 0) ? 0 : -1;
+}
+END
+cut() { # the save of step 30; that of the last run stays
+    restore
+    (steps=60 && export LD_PRELOAD="$scratch/dies.so" && train 2 --checkpoint "$file" --resume)
+    [ $? -ne 0 ] && said "resumed at step 30" && [ ! -e "$file.0.part" ] && cmp "$file.0" "$scratch/kept/c.0" ||
+        { cat "$scratch/log"; ls "$scratch"; return 1; }
+}
+if [ -z "$(nm "$BUILD/gf-train" 2>/dev/null | grep __asan_init)" ] &&
+    ${CC:-gcc} -shared -fPIC -o "$scratch/dies.so" "$scratch/dies.c" 2>/dev/null; then
+    check a_save_that_a_death_cuts_leaves_no_part_of_the_others cut
+else
+    skip a_save_that_a_death_cuts_leaves_no_part_of_the_others "no call can be preloaded here"
+fi
+
 # The wall clock orders nothing: it is set back, or forward, between a run and the next one. The preloaded call lets
 # CLOCK_REALTIME go by $CLOCK_SHIFT seconds; with --resume the newer run counts, by its seed.
 cat >"$scratch/shift.c" <<'END'

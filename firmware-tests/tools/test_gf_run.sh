@@ -25,6 +25,28 @@ one_line() { sort | tr '\n' '|'; }
 
 if [ ! -x "$run" ]; then echo "not ok gf_run_is_built: $run is missing"; exit 1; fi
 
+# Beside all that follows: the preloaded call holds the coordinator up as it begins. Its end is looked at last.
+cat >"$work/holds.c" <<'END'
+#define _GNU_SOURCE
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int listen(int file, int most)
+{
+    char name[16] = "";
+    (void)prctl(PR_GET_NAME, name);
+    while (strcmp(name, "gf-coordinator") == 0) (void)pause();
+    return (int)syscall(SYS_listen, file, most);
+}
+END
+held=
+if [ -z "$(nm "$run" 2>/dev/null | grep __asan_init)" ] &&
+    ${CC:-gcc} -shared -fPIC -o "$work/holds.so" "$work/holds.c" 2>/dev/null; then
+    LD_PRELOAD="$work/holds.so" "$run" -n 1 true 2>"$work/held" &
+    held=$!
+fi
+
 check ranks_know_who_they_are "0/3|1/3|2/3|" "$("$run" -n 3 --merge sh -c 'echo $GF_RANK/$GF_WORLD' | one_line)"
 check ranks_share_job_and_address 1 "$("$run" -n 4 --merge sh -c 'echo $GF_JOB $GF_ADDRESS' | sort -u | wc -l)"
 check two_jobs_have_two_ids 2 "$( (for _ in 1 2; do "$run" -n 1 sh -c 'echo $GF_JOB'; done) | sort -u | wc -l)"
@@ -213,4 +235,15 @@ check a_job_outlives_its_terminal_under_nohup "on0" \
     "$(trap '' HUP; "$run" -n 1 sh -c 'kill -HUP $PPID $$; sleep 0.3; printf on'; echo $?)"
 check ranks_end_by_the_limit_of_file_sizes 153 "$(code 10 "$run" -n 1 sh -c 'kill -XFSZ $$')"
 
+if [ -n "$held" ]; then
+    (sleep 60; kill -9 $held) >/dev/null 2>&1 &
+    late=$!
+    wait $held
+    code=$?
+    kill $late
+    check a_coordinator_that_does_not_come_is_waited_for_ten_seconds "1 gf-run: the coordinator cannot start: it did not \
+say within 10 s whether it listens" "$code $(cat "$work/held")"
+else
+    echo "skip a_coordinator_that_does_not_come_is_waited_for_ten_seconds: no call can be preloaded here"
+fi
 exit $failed

@@ -186,9 +186,12 @@ static uint64_t patience_ns(gf_context *gf)
 gf_status gf_heartbeat(gf_context *gf)
 {
     GF_COMPUTES();
-    gf_status status = gf_enter(gf);
+    gf_status status = gf_own(gf);
     uint64_t now_ns;
     if (status < 0) return status;
+    /* gf_regroup_poll() ends what has failed, and goes on or answers with the error */
+    if ((gf->change.state != GF_CHANGE_NONE) && (gf->error.code != GF_OK)) return GF_OK;
+    if ((status = gf_enter(gf)) < 0) return status;
     if (gf->phase == GF_PHASE_LEFT)
         return gf_refuse(gf, GF_ERR_STATE, "gf_heartbeat: this rank has left");
     now_ns = gf_poll_begin(gf);
@@ -197,9 +200,10 @@ gf_status gf_heartbeat(gf_context *gf)
     gf->polled.link_ns = 0;
     /* gf_regroup_poll() moves the rest; no link that fails ends it */
     if (gf->phase == GF_PHASE_AGREE) return GF_OK;
-    if (gf_progress(gf, now_ns) < 0) return gf->error.code;
-    gf_device_turn_begin(gf);
-    (void)gf_ops_progress(gf, now_ns); /* what it has begun does not wait for it */
-    gf_device_turn_end(gf, gf_doing(gf));
-    return gf->error.code;
+    if (gf_progress(gf, now_ns) == GF_OK) {
+        gf_device_turn_begin(gf);
+        (void)gf_ops_progress(gf, now_ns); /* what it has begun does not wait for it */
+        gf_device_turn_end(gf, gf_doing(gf));
+    }
+    return (gf->change.state != GF_CHANGE_NONE) ? GF_OK : gf->error.code;
 }

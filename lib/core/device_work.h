@@ -26,7 +26,8 @@ uint32_t gf_tensor_event(const gf_context *gf, uint32_t tensor);
 struct gf_queue gf_queue_own(gf_context *gf, gf_stream which);
 /* What `later` gets from here on waits for all that `earlier` holds; both are the context's own. */
 gf_status gf_queue_after(gf_context *gf, struct gf_queue *earlier, const struct gf_queue *later);
-/* a stream of the appliance */
+/* The driver refused a stream of the appliance: logged and returned if the call was wrong, else the
+ * context fails. */
 gf_status gf_queue_refused(gf_context *gf, gf_status status, const char *call);
 
 #endif

@@ -142,6 +142,7 @@ static void finding_take(gf_context *gf, const struct gf_error *found)
 gf_status gf_fail_from(gf_context *gf, const struct gf_error *error)
 {
     if (gf->error.code != GF_OK) return gf->error.code;
+    GF_ASSERT(error->code < 0); /* or a context ends, and each call answers that all is well */
     finding_take(gf, error);
     failing_begin(gf, true);
     return gf->error.code;

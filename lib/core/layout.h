@@ -82,12 +82,12 @@ gf_status gf_layout_make(const struct gf_config *config, const struct gf_tensor 
 struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct gf_arena *control);
 /* bytes_out: of all of them */
 struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout, uint64_t *bytes_out);
-/* Its texts are those of config, which is layout->config or a copy that stays. */
 /* The link that a context opens: the program's own where it has memory itself. */
 static inline const struct gf_link_driver *gf_link_whole(const struct gf_drivers *drivers)
 {
     return (drivers->link->map != NULL) ? drivers->link : &gf_link_front;
 }
+/* Its texts are those of config, which is layout->config or a copy that stays. */
 struct gf_link_setup gf_layout_link(const struct gf_layout *layout, const struct gf_config *config);
 struct gf_control_setup gf_layout_control_setup(const struct gf_layout *layout,
                                                 const struct gf_config *config);

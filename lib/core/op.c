@@ -15,7 +15,8 @@
 #define SMALL_BYTES 1024u
 #define SMALL_OVERSUBSCRIBED_BYTES 4096u
 
-/* Where the plan has a reduce() of its own, direct has only the form with one barrier. */
+/* A plan with a reduce() of its own takes the form with one barrier up to the most that this has:
+ * the vote always, small minima and maxima. */
 static uint32_t small_bytes(const gf_context *gf, const struct gf_coll *coll)
 {
     if (coll->plan.reduce != NULL) return GF_DIRECT_SMALL_BYTES;

@@ -124,7 +124,7 @@ void gf_op_take(gf_context *gf, struct gf_op *op);
 typedef enum gf_turn_clock { GF_CLOCK_READ, GF_CLOCK_UNREAD } gf_turn_clock;
 
 /* Moves all operations as far as they go, each by about a slice of work. Negative: the context has
- * failed. Only gf_step_progress() and gf_request_progress() call it. */
+ * failed. Called by gf_step_progress(), gf_request_progress() and gf_heartbeat(). */
 gf_status gf_ops_progress(gf_context *gf, uint64_t now_ns);
 /* The same for ops that were all taken in this call, but it does not read the clock: that takes as
  * long as a cache line takes to a peer. The next gf_ops_progress() returns what failed. Only the

@@ -6,7 +6,7 @@
 #include "gradientflow.h"
 #include "lib/control/control.h"
 
-/* for how long nothing moves on a connection that is broken */
+/* A connection on which nothing has moved for so long counts as broken. */
 uint64_t gf_grace_ns(uint64_t timeout_ns);
 #define GF_FLUSH_NS UINT64_C(200000000) /* for last words on the control channel at close */
 

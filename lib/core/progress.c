@@ -76,8 +76,14 @@ gf_status gf_progress(gf_context *gf, uint64_t now_ns)
     }
     gf->polled.control_skip = CONTROL_EVERY;
     gf->polled.control_ns = now_ns;
-    if (gf_control_turn(gf) != GF_CONTROL_WORKS)
-        return gf_fail_from(gf, gf_control_error(gf->control));
+    switch (gf_control_turn(gf)) {
+    case GF_CONTROL_WORKS: break;
+    case GF_CONTROL_AWAITS: /* gf_heartbeat() in a join or at the end: nothing has failed */
+    case GF_CONTROL_LEAVES:
+    case GF_CONTROL_LEFT: return GF_OK;
+    case GF_CONTROL_FAILED:
+    case GF_CONTROL_ENDED: return gf_fail_from(gf, gf_control_error(gf->control));
+    }
     patience_have(gf, now_ns);
     return closed_look(gf);
 }

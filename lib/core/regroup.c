@@ -73,6 +73,7 @@ static void joined(gf_context *gf)
     memset(gf->observed.late, 0, gf->world * sizeof *gf->observed.late);
     gf->observed.generation_steps = 0;
     gf->error = (struct gf_error){.rank = gf->rank, .peer = GF_RANK_NONE, .tensor = GF_TENSOR_NONE};
+    gf->failing.link_peer = GF_RANK_NONE; /* ranks have other numbers, and a new link */
     gf->phase = GF_PHASE_JOIN;
     change->state = GF_CHANGE_JOIN;
     deadline_set(gf);
@@ -193,7 +194,7 @@ static gf_status await_progress(gf_context *gf)
 /* What a device is given works late, so nothing is said of it. */
 static void await_begin(gf_context *gf, bool planned)
 {
-    if (!gf->on_device && (gf->link->driver->finish != NULL)) gf->link->driver->finish(gf->link);
+    if (!gf->on_device && (gf->link->driver->quiesce != NULL)) gf->link->driver->quiesce(gf->link);
     gf_control_ready(gf->control, &gf->change.own, planned, gf->change.leaves);
     gf->opening.renewed = false;
     gf->change.state = GF_CHANGE_AWAIT;

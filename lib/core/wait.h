@@ -1,5 +1,4 @@
-/* Waiting for other ranks. Nothing else in the core blocks; drivers/README.md says what drivers and
- * devices wait for. */
+/* Waiting for other ranks. Nothing else in the core blocks. */
 #ifndef GF_WAIT_H
 #define GF_WAIT_H
 

@@ -1,6 +1,5 @@
 /* The end of opening: all ranks meet, and each learns which ranks share memory with which. The
- * choice of the algorithm depends on that. UCX, which fills its pools lazily, does so in the
- * first steps (drivers/README.md). */
+ * choice of the algorithm depends on that. */
 #include "lib/device/device.h"
 #include "lib/core/accessors.h"
 #include "lib/core/arena.h"

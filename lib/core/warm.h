@@ -26,14 +26,15 @@ typedef enum gf_warm_state {
 struct gf_warm {
     gf_warm_state state;
     float met[GF_MET_COUNT]; /* of this rank, then summed over all */
-    uint32_t asked;          /* peers that were to be connected, in this turn of all; of them */
-    uint32_t connecting;     /* .. those that are under way */
-    unsigned char awaited[GF_WORLD_MAX / 8]; /* .. which these are, a bit each rank */
-    unsigned char refused[GF_WORLD_MAX / 8]; /* these cannot be reached */
-    uint64_t connect_ns;                     /* when that began; 0: it has not */
-    bool warned;                             /* that it takes long */
-    /* .. those that could not be, the first of which is the link's fault */
-    uint32_t unreached;
+    /* Connecting: passes over all peers until none is under way. Peers 0 .. asked - 1 were asked in
+     * this pass. */
+    uint32_t asked;
+    uint32_t connecting; /* how many of them are under way */
+    uint32_t unreached;  /* how many cannot be reached, the first for what the link's fault says */
+    unsigned char awaited[GF_WORLD_MAX / 8]; /* which are under way, a bit each rank */
+    unsigned char refused[GF_WORLD_MAX / 8]; /* which cannot be reached */
+    uint64_t connect_ns;    /* since when some are under way at the end of a pass; 0: never */
+    bool warned;            /* that it takes long */
     uint64_t touched_pages; /* of all peers' regions, so far */
     struct gf_request request;
 };

@@ -27,14 +27,14 @@ static void halving_round(const struct gf_coll *coll, uint32_t number, struct gf
     uint32_t levels = gf_log2_floor(coll->size);
     uint32_t power = 1u << levels;
     uint32_t before = coll->size != power; /* rounds before the first level */
-    uint32_t turn = number - before;
+    uint32_t round = number - before;
     bool is_extra = coll->index >= power;
     bool has_extra = coll->index + power < coll->size;
 
     if (number > 0) round_out->send.after = number - 1;
-    if (turn < 2 * levels) {
-        bool is_back = turn >= levels;
-        uint32_t level = is_back ? 2 * levels - 1 - turn : turn;
+    if (round < 2 * levels) {
+        bool is_back = round >= levels;
+        uint32_t level = is_back ? 2 * levels - 1 - round : round;
         uint32_t peer = coll->index ^ (1u << level);
         if (is_extra) return;
         round_out->send.peer = round_out->recv.peer = peer;

@@ -15,17 +15,17 @@ static uint32_t ring_block(const struct gf_coll *coll, uint32_t back)
 static void ring_round(const struct gf_coll *coll, uint32_t number, struct gf_round *round_out)
 {
     uint32_t first = (coll->plan.collective == GF_COLL_ALLGATHER) ? coll->size - 1 : 0;
-    uint32_t move = first + number;
+    uint32_t round = first + number;
     round_out->send.peer = (coll->index + 1) % coll->size;
     round_out->recv.peer = (coll->index + coll->size - 1) % coll->size;
-    gf_coll_block(coll->plan.elem_count, coll->size, ring_block(coll, move + 1),
+    gf_coll_block(coll->plan.elem_count, coll->size, ring_block(coll, round + 1),
                   &round_out->send.first, &round_out->send.count);
-    gf_coll_block(coll->plan.elem_count, coll->size, ring_block(coll, move + 2),
+    gf_coll_block(coll->plan.elem_count, coll->size, ring_block(coll, round + 2),
                   &round_out->recv.first, &round_out->recv.count);
-    round_out->reduce = move < coll->size - 1;
+    round_out->reduce = round < coll->size - 1;
     if (number > 0) round_out->send.after = number - 1;
     /* Allgather overwrites what reduce-scatter sent n-1 rounds before. */
-    if (!round_out->reduce && (first == 0)) round_out->recv.after = move + 1 - coll->size;
+    if (!round_out->reduce && (first == 0)) round_out->recv.after = round + 1 - coll->size;
 }
 
 static uint32_t ring_shape(gf_collective collective, uint32_t size, uint64_t elem_count,

@@ -103,7 +103,7 @@ static gf_status direct_start(struct gf_coll *coll)
     direct->block_elems = gf_direct_block_elems(coll);
     direct->staged = direct->any_staged = (coll->plan.elem_count > 0) && !in_region(coll);
     rounds_set(coll);
-    GF_ASSERT(direct->rounds < (1u << GF_DIRECT_STEP_BITS) - 2);
+    GF_ASSERT(direct->rounds < (1u << GF_DIRECT_BARRIER_BITS) - 2);
     direct->state = direct->staged ? DIRECT_COPY_IN : DIRECT_SIGNAL;
     return GF_OK;
 }
@@ -238,9 +238,9 @@ static gf_status work(struct gf_coll *coll, uint64_t round)
     return (direct->done < count) ? GF_AGAIN : GF_OK;
 }
 
-/* `steps` counts this rank's signals. A round is worked on between two barriers: round r once the
- * signals r + 1 of all ranks are there, and it is whole once their signals r + 2 are. So with s
- * steps the states do this:
+/* `barriers` counts this rank's signals. A round is worked on between two barriers: round r once
+ * the signals r + 1 of all ranks are there, and it is whole once their signals r + 2 are. So with s
+ * signals the states do this:
  *
  *     COPY_IN     round s into its half of staging             if staged, and there is a round s
  *     SIGNAL      s becomes s + 1
@@ -251,12 +251,12 @@ static gf_status work(struct gf_coll *coll, uint64_t round)
  * Rounds s and s - 2 share a half: what is copied in was copied out before. */
 static enum direct_state behind_wait(const struct gf_direct_state *direct)
 {
-    return (direct->staged && (direct->steps >= 2)) ? DIRECT_COPY_OUT : DIRECT_WORK;
+    return (direct->staged && (direct->barriers >= 2)) ? DIRECT_COPY_OUT : DIRECT_WORK;
 }
 
 static enum direct_state behind_work(const struct gf_direct_state *direct)
 {
-    bool copies = direct->staged && (direct->steps < direct->rounds);
+    bool copies = direct->staged && (direct->barriers < direct->rounds);
     return copies ? DIRECT_COPY_IN : DIRECT_SIGNAL;
 }
 
@@ -268,7 +268,7 @@ static gf_status rounds_progress(struct gf_coll *coll, uint64_t now_ns)
     for (;;) {
         switch ((enum direct_state)direct->state) {
         case DIRECT_COPY_IN:
-            status = round_copy(coll, direct->steps, true);
+            status = round_copy(coll, direct->barriers, true);
             if (status < 0) return status;
             direct->state = DIRECT_SIGNAL;
             break;
@@ -279,24 +279,24 @@ static gf_status rounds_progress(struct gf_coll *coll, uint64_t now_ns)
             direct->state = DIRECT_WAIT;
             /* A slice was worked on before this signal, but not before the first one; and nothing
              * is left to do after the last one. */
-            if ((direct->steps > 1) && (direct->steps <= direct->rounds)) return GF_AGAIN;
+            if ((direct->barriers > 1) && (direct->barriers <= direct->rounds)) return GF_AGAIN;
             break;
         case DIRECT_WAIT:
             status = gf_direct_flags_poll(coll, now_ns);
             if (status != GF_OK) return status;
             if (coll->own.direct->meets && !direct->any_staged) return GF_OK;
-            if (direct->steps == 1) rounds_set(coll);
+            if (direct->barriers == 1) rounds_set(coll);
             direct->state = behind_wait(direct);
             break;
         case DIRECT_COPY_OUT:
-            status = round_copy(coll, direct->steps - 2, false);
+            status = round_copy(coll, direct->barriers - 2, false);
             if (status < 0) return status;
             coll->moved_ns = now_ns;
             direct->state = DIRECT_WORK;
             break;
         case DIRECT_WORK:
-            if (direct->steps > direct->rounds) return GF_OK;
-            status = work(coll, direct->steps - 1);
+            if (direct->barriers > direct->rounds) return GF_OK;
+            status = work(coll, direct->barriers - 1);
             if (status < 0) return status;
             coll->moved_ns = now_ns;
             if (status == GF_AGAIN) return GF_AGAIN;

@@ -14,7 +14,8 @@
 /* data up to here may take one barrier; off powers of two, for the caches */
 #define GF_DIRECT_SMALL_BYTES (8192u + 64u)
 
-#define GF_DIRECT_STEP_BITS 24u /* of a flag: barriers of one operation; the rest is its number */
+/* of a flag: barriers of one operation; the rest is its number */
+#define GF_DIRECT_BARRIER_BITS 24u
 #define GF_DIRECT_ALIGN_BYTES 64u
 #define GF_DIRECT_STAGED 1u /* in the offset that says where data lies, which is a multiple of 2 */
 
@@ -38,9 +39,9 @@ struct gf_direct_state {
     uint64_t state;
     /* in each region: the slot of rank 0 in this operation; that of the next rank follows it */
     size_t slots_at;
-    uint64_t what;    /* all ranks must say the same */
-    uint64_t steps;   /* flags given so far */
-    uint64_t arrived; /* ranks below this one have given theirs, too */
+    uint64_t what;     /* all ranks must say the same */
+    uint64_t barriers; /* flags given so far */
+    uint64_t arrived;  /* ranks below this one have given theirs, too */
     uint64_t rounds;
     uint64_t block_elems; /* of all blocks but the last */
     uint64_t piece_elems; /* of a block, a round */
@@ -166,10 +167,10 @@ static inline const struct gf_direct_slot *gf_direct_slot_of(const struct gf_col
 {
     return (const void *)(coll->link->region + gf_direct_slot_at(coll, writer));
 }
-/* Of this operation, after `step` barriers. */
-static inline uint64_t gf_direct_flag_value(const struct gf_coll *coll, uint64_t step)
+/* Of this operation, after so many barriers. */
+static inline uint64_t gf_direct_flag_value(const struct gf_coll *coll, uint64_t barriers)
 {
-    return ((coll->own.direct->order + 1) << GF_DIRECT_STEP_BITS) | step;
+    return ((coll->own.direct->order + 1) << GF_DIRECT_BARRIER_BITS) | barriers;
 }
 
 /* Adds all ranks' data from element `first` on into this rank's, or with GF_COLL_ALLGATHER copies

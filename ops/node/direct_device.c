@@ -25,7 +25,7 @@
 
 enum device_state { DEVICE_SIGNAL, DEVICE_WAIT, DEVICE_FINISH };
 _Static_assert(DEVICE_SIGNAL == 0, "where device_start() begins");
-enum { STEP_PACKED = 1, STEP_SUMMED, STEP_READ }; /* flags given */
+enum { BARRIER_PACKED = 1, BARRIER_SUMMED, BARRIER_READ }; /* flags given */
 
 static gf_status device_start(struct gf_coll *coll)
 {
@@ -97,8 +97,8 @@ static gf_status blocks_gather(struct gf_coll *coll, struct gf_queue *queue)
 
 static bool has_ended(const struct gf_coll *coll)
 {
-    uint64_t last = (coll->plan.collective == GF_COLL_ALLREDUCE) ? STEP_READ : STEP_SUMMED;
-    return coll->own.direct->state.steps == last;
+    uint64_t last = (coll->plan.collective == GF_COLL_ALLREDUCE) ? BARRIER_READ : BARRIER_SUMMED;
+    return coll->own.direct->state.barriers == last;
 }
 
 /* Queues what the flags of all ranks allow, and the event after it. */
@@ -106,7 +106,7 @@ static gf_status work_queue(struct gf_coll *coll)
 {
     struct gf_direct *direct = coll->own.direct;
     bool sums =
-        (direct->state.steps == STEP_PACKED) && (coll->plan.collective != GF_COLL_ALLGATHER);
+        (direct->state.barriers == BARRIER_PACKED) && (coll->plan.collective != GF_COLL_ALLGATHER);
     struct gf_queue *queue = sums ? &direct->sums : &direct->gathers;
     gf_status status = (sums ? block_sum : blocks_gather)(coll, queue);
     return (status < 0) ? status : queue->gpu->driver->event_record(queue, coll->event);

@@ -50,7 +50,7 @@ void gf_direct_begin(struct gf_coll *coll)
     direct->slots_at = gf_direct_slots_at(own, own->order);
     uint64_t which = (coll->plan.reduce != NULL) ? coll->plan.reduce_number : coll->plan.root;
     direct->what = ((which << WHICH_BIT) ^ (kind << KIND_BIT)) + coll->plan.elem_count;
-    direct->state = direct->steps = direct->arrived = direct->rounds = direct->done = 0;
+    direct->state = direct->barriers = direct->arrived = direct->rounds = direct->done = 0;
     direct->block_elems = direct->piece_elems = 0;
     direct->small = small;
     direct->staged = direct->any_staged = direct->beside = false;
@@ -127,18 +127,18 @@ gf_status gf_direct_signal(struct gf_coll *coll)
     const struct gf_link_driver *driver = coll->link->driver;
     struct gf_direct_state *direct = gf_direct_of(coll);
     size_t at = gf_direct_slot_at(coll, coll->index);
-    uint64_t flag = gf_direct_flag_value(coll, direct->steps + 1);
+    uint64_t flag = gf_direct_flag_value(coll, direct->barriers + 1);
     for (uint32_t turn = 1; turn < coll->size; turn++) { /* each rank begins with another one */
         uint32_t index = gf_direct_after(coll, turn);
         gf_mem region = gf_direct_region(coll, index);
         if (region == 0) return gf_direct_lost(coll, index);
-        if (direct->steps == 0) {
+        if (direct->barriers == 0) {
             gf_status status = slot_fill(coll, (void *)(uintptr_t)(region + at));
             if (status < 0) return status;
         }
         driver->flag_store(coll->link, gf_direct_rank(coll, index), at, flag);
     }
-    direct->steps++;
+    direct->barriers++;
     direct->arrived = 0;
     others_wake(coll);
     return GF_OK;
@@ -249,14 +249,14 @@ static bool flag_await(struct gf_coll *coll, uint32_t index, uint64_t wanted)
 gf_status gf_direct_flags_poll(struct gf_coll *coll, uint64_t now_ns)
 {
     struct gf_direct_state *direct = gf_direct_of(coll);
-    uint64_t wanted = gf_direct_flag_value(coll, direct->steps);
+    uint64_t wanted = gf_direct_flag_value(coll, direct->barriers);
     for (; direct->arrived < coll->size; direct->arrived++) {
         uint32_t index = (uint32_t)direct->arrived;
         bool has_come;
         if (index == coll->index) continue;
         has_come = gf_flag_load(coll->link, gf_direct_slot_at(coll, index)) >= wanted;
         if (!has_come && !flag_await(coll, index, wanted)) return GF_AGAIN;
-        if (direct->steps == 1) {
+        if (direct->barriers == 1) {
             gf_status status = slot_check(coll, index);
             if (status < 0) return status;
         }

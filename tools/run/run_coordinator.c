@@ -19,6 +19,9 @@
 #define AGAIN_NS UINT64_C(200000000)
 #define REPORT_FD 3
 #define MEMBERS_MS 1000
+/* To open it takes memory, reads a key and binds an address; a file system that hangs must not hold
+ * up gf-run for ever. */
+#define REPORT_NS UINT64_C(10000000000)
 
 struct report {
     bool listens;
@@ -115,12 +118,29 @@ static void report_close(void)
     child.report_fd = 0;
 }
 
+/* NULL: it is whole; else why there is none. */
+static const char *report_take(int fd, struct report *report_out)
+{
+    struct pollfd answer = {.fd = fd, .events = POLLIN};
+    const uint64_t end_ns = tool_clock_ns() + REPORT_NS;
+    for (uint64_t now_ns = tool_clock_ns(); now_ns < end_ns; now_ns = tool_clock_ns()) {
+        int ready = poll(&answer, 1, (int)((end_ns - now_ns) / 1000000u) + 1);
+        if ((ready == 0) || ((ready < 0) && (errno == EINTR))) continue;
+        if (ready < 0) return strerror(errno);
+        ssize_t got = read(fd, report_out, sizeof *report_out);
+        if ((got < 0) && (errno == EINTR)) continue;
+        return (got == (ssize_t)sizeof *report_out) ? NULL : "it ended as it began";
+    }
+    if (child.pid > 0) (void)kill(child.pid, SIGKILL); /* another one is started in its place */
+    return "it did not say within 10 s whether it listens";
+}
+
 /* Starts it, and hears whether it listens. */
 static bool child_start(struct report *report_out)
 {
+    const char *why = NULL;
     int pair[2];
     pid_t parent = getpid();
-    ssize_t got = -1;
     *report_out = (struct report){0};
     child.is_again = (child.started_ns != 0);
     child.started_ns = tool_clock_ns();
@@ -129,18 +149,16 @@ static bool child_start(struct report *report_out)
     if (pipe2(pair, O_CLOEXEC) == 0) {
         pid_t pid = fork();
         if (pid == 0) child_be(parent, pair[1]);
+        const int code = errno;
         (void)close(pair[1]);
-        if (pid > 0) {
-            child.pid = pid;
-            while (((got = read(pair[0], report_out, sizeof *report_out)) < 0) &&
-                   (errno == EINTR)) {
-            }
-        }
         child.report_fd = pair[0];
+        child.pid = (pid > 0) ? pid : 0;
+        why = (pid > 0) ? report_take(pair[0], report_out) : strerror(code);
+    } else {
+        why = strerror(errno);
     }
-    if (got == (ssize_t)sizeof *report_out) return report_out->listens;
-    (void)snprintf(report_out->text, sizeof report_out->text, "%s",
-                   (child.pid > 0) ? "it ended as it began" : strerror(errno));
+    if (why == NULL) return report_out->listens;
+    (void)snprintf(report_out->text, sizeof report_out->text, "%s", why);
     return false;
 }
 

@@ -104,13 +104,16 @@ static gf_status file_write(struct checkpoint *checkpoint, uint64_t step)
         fprintf(stderr, "error: rank %u: %s; step %llu is not saved, training goes on\n",
                 checkpoint->rank, checkpoint->error, (unsigned long long)step);
     checkpoint->error[0] = '\0';
-    if ((status = ranks_sum_u64(checkpoint->gf, &failed, 1)) < 0) return status;
-    if (failed != 0) {
+    status = ranks_sum_u64(checkpoint->gf, &failed, 1);
+    if ((status < 0) || (failed != 0)) {
         tool_file_drop(&checkpoint->file);
-        return GF_OK;
+        return (status < 0) ? status : GF_OK;
     }
-    if ((rename(newest, before) != 0) && (errno != ENOENT))
-        return checkpoint_fail(checkpoint, newest, "rename");
+    if ((rename(newest, before) != 0) && (errno != ENOENT)) {
+        status = checkpoint_fail(checkpoint, newest, "rename");
+        tool_file_drop(&checkpoint->file);
+        return status;
+    }
     if (tool_file_rename(&checkpoint->file) != 0) return file_fail(checkpoint);
     checkpoint->saved = step;
     return GF_OK;
