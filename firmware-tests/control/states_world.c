@@ -839,7 +839,7 @@ static uint64_t coordinator_hash(void)
                               c->number,
                               c->world,
                               c->list,
-                              c->listing,
+                              c->listing | c->has_listed << 1,
                               c->next,
                               c->next_world,
                               c->used,

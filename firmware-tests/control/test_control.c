@@ -2,6 +2,7 @@
  * are cut off, come again, and when the coordinator itself ends. */
 #include "firmware-tests/support/suite.h"
 #include "gradientflow.h"
+#include "drivers/link.h"
 #include "firmware-tests/support/control_world.h"
 #include "lib/control/coordinator_state.h"
 
@@ -150,6 +151,41 @@ TEST(who_was_reset_and_dials_too_late_comes_in_again)
     control_world_quiet(&world, 2 * SECOND);
     all_work(3);
     assert_int_equal(world.procs[2].number, 3);
+    control_world_close(&world);
+}
+
+/* No step ends, and nobody says FAULT. */
+static void all_compute(uint64_t for_ns)
+{
+    for (uint64_t spent_ns = 0; spent_ns < for_ns; spent_ns += 100 * CONTROL_MS) {
+        for (uint32_t i = 0; i < world.proc_count; i++) {
+            world.procs[i].hangs = true;
+            world.procs[i].stuck_ns = world.procs[i].now_ns;
+        }
+        control_world_quiet(&world, 100 * CONTROL_MS);
+    }
+}
+
+/* Its kernel gave the connection up while it computed, and it dials once it polls. */
+TEST(who_computes_and_is_reset_behind_a_long_outage_is_awaited)
+{
+    struct gf_coordinator_status status;
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    world.coordinator->terms.exchange_timeout_ns = 6 * SECOND;
+    world.procs[2].stopped = true;
+    all_compute(1500 * CONTROL_MS); /* longer than keepalive */
+    control_world_reset(&world, 2);
+    all_compute(3 * SECOND);
+    gf_coordinator_status(world.coordinator, &status);
+    assert_int_equal(status.error.code, GF_OK);
+    assert_int_equal(status.here, 2);
+    world.procs[2].stopped = false;
+    all_compute(SECOND);
+    gf_coordinator_status(world.coordinator, &status);
+    assert_int_equal(status.error.code, GF_OK);
+    assert_int_equal(status.here, 3);
+    assert_int_equal(control_world_state(&world, 2), GF_MEMBER_WORKS);
     control_world_close(&world);
 }
 
@@ -321,6 +357,30 @@ TEST(who_asks_for_patience_is_awaited)
     gf_coordinator_status(world.coordinator, &status);
     assert_int_not_equal(status.error.peer, 2); /* nobody is known to be at fault */
     assert_int_equal(status.world, 4);
+    control_world_close(&world);
+}
+
+/* It works in the step before a planned regroup, and asks for more and more time. */
+TEST(who_asks_for_patience_is_awaited_in_a_regroup)
+{
+    struct control_ready ready = {.planned = true, .progress = {.applied = 1}};
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    for (uint32_t id = 0; id < 3; id++) world.procs[id].hangs = true;
+    ready.progress.steps = world.procs[0].steps;
+    gf_member_ready(world.procs[0].member, &ready);
+    gf_member_ready(world.procs[2].member, &ready);
+    for (uint32_t i = 0; i < 40; i++) { /* join_timeout / 4 is 2 s */
+        world.procs[1].stuck_ns = world.procs[1].now_ns;
+        gf_member_heartbeat(world.procs[1].member, world.procs[1].now_ns, 10 * SECOND);
+        control_world_quiet(&world, 100 * CONTROL_MS);
+    }
+    assert_int_equal(control_world_state(&world, 0), GF_MEMBER_READY);
+    gf_member_ready(world.procs[1].member, &ready);
+    for (uint32_t id = 0; id < 3; id++) world.procs[id].hangs = false;
+    control_world_quiet(&world, SECOND);
+    all_work(3);
+    assert_int_equal(world.procs[1].number, 2);
     control_world_close(&world);
 }
 
@@ -545,6 +605,23 @@ TEST(a_first_list_that_is_given_up_late_is_awaited_once_more)
     control_world_close(&world);
 }
 
+/* .. but once: who ends on each list keeps nobody waiting for ever, and is named. */
+TEST(a_rank_that_ends_on_each_first_list_is_named)
+{
+    control_world_open(&world, 3, 1);
+    uint32_t last = 2;
+    for (uint32_t i = 0; (i < 10) && (control_world_state(&world, 0) != GF_MEMBER_ENDED); i++) {
+        if (i > 0) last = control_world_start(&world, 2, true);
+        wait_for(last, GF_MEMBER_LISTED);
+        control_world_kill(&world, last);
+        control_world_quiet(&world, SECOND);
+    }
+    const struct gf_error *error = gf_member_error(world.procs[0].member);
+    assert_int_equal(error->code, GF_ERR_TIMEOUT);
+    assert_int_equal(error->peer, 2);
+    control_world_close(&world);
+}
+
 TEST(all_leave_in_good_order)
 {
     control_world_open(&world, 3, 1);
@@ -621,6 +698,19 @@ TEST(who_waits_for_a_coordinator_that_is_away_is_patient)
     assert_int_equal(control_world_state(&world, 0), GF_MEMBER_READY);
     control_world_quiet(&world, 3 * SECOND);
     assert_non_null(strstr(gf_member_error(world.procs[0].member)->text, "cannot be reached"));
+    control_world_close(&world);
+}
+
+TEST(a_coordinator_that_says_nothing_while_ranks_join_is_named)
+{
+    control_world_open(&world, 2, 1);
+    control_world_kill(&world, 1);
+    control_world_quiet(&world, 500 * CONTROL_MS);
+    world.is_stopped = true;
+    control_world_quiet(&world, 4500 * CONTROL_MS);
+    assert_int_equal(control_world_state(&world, 0), GF_MEMBER_ENDED);
+    assert_non_null(strstr(gf_member_error(world.procs[0].member)->text, "says nothing"));
+    world.is_stopped = false;
     control_world_close(&world);
 }
 
@@ -731,19 +821,22 @@ static const struct piece_row {
     const char *name;
     struct control_piece first, second;
     bool is_good;
+    uint32_t lead;
 } piece_rows[] = {
-    {"whole", {0, 8, 0, 8}, {1, 8, 0, 8}, true},
-    {"in_two", {0, 8, 0, 3}, {0, 8, 3, 5}, true},
-    {"of_none", {0, 0, 0, 0}, {1, 16, 0, 16}, true},
-    {"of_another_rank", {1, 8, 0, 8}, {0}, false},
-    {"of_a_rank_that_is_not_next", {0, 8, 0, 8}, {2, 8, 0, 8}, false},
-    {"larger_than_any", {0, 17, 0, 8}, {0}, false},
-    {"not_from_its_begin", {0, 8, 1, 7}, {0}, false},
-    {"with_a_gap", {0, 8, 0, 3}, {0, 8, 4, 4}, false},
-    {"behind_its_end", {0, 8, 0, 9}, {0}, false},
-    {"second_behind_its_end", {0, 8, 0, 3}, {0, 8, 3, 6}, false},
-    {"that_grows_meanwhile", {0, 8, 0, 3}, {0, 16, 3, 13}, false},
-    {"that_shrinks_meanwhile", {0, 8, 0, 3}, {0, 2, 3, 0}, false},
+    {"whole", {0, 8, 0, 8}, {1, 8, 0, 8}, true, 0},
+    {"in_two", {0, 8, 0, 3}, {0, 8, 3, 5}, true, 0},
+    {"of_none", {0, 0, 0, 0}, {1, 16, 0, 16}, true, 0},
+    {"of_another_rank", {1, 8, 0, 8}, {0}, false, 0},
+    {"of_a_rank_that_is_not_next", {0, 8, 0, 8}, {2, 8, 0, 8}, false, 0},
+    {"larger_than_any", {0, 17, 0, 8}, {0}, false, 0},
+    {"not_from_its_begin", {0, 8, 1, 7}, {0}, false, 0},
+    {"with_a_gap", {0, 8, 0, 3}, {0, 8, 4, 4}, false, 0},
+    {"behind_its_end", {0, 8, 0, 9}, {0}, false, 0},
+    {"second_behind_its_end", {0, 8, 0, 3}, {0, 8, 3, 6}, false, 0},
+    {"that_grows_meanwhile", {0, 8, 0, 3}, {0, 16, 3, 13}, false, 0},
+    {"that_shrinks_meanwhile", {0, 8, 0, 3}, {0, 2, 3, 0}, false, 0},
+    {"led_by_the_last", {0, 8, 0, 8}, {1, 8, 0, 8}, true, 2},
+    {"led_by_a_rank_beyond_it", {0, 8, 0, 8}, {1, 8, 0, 8}, false, 3},
 };
 
 static void go_send(const struct piece_row *row, uint32_t number)
@@ -751,7 +844,7 @@ static void go_send(const struct piece_row *row, uint32_t number)
     static const unsigned char bytes[16];
     unsigned char payload[128];
     struct gf_put put = {payload, sizeof payload};
-    struct control_go go = {.number = number};
+    struct control_go go = {.number = number, .lead = row->lead};
     struct control_piece pieces[2] = {row->first, row->second};
     gf_control_go_walk(&(struct gf_walk){.put = &put}, &go);
     for (uint32_t i = 0; i < 2; i++) {
@@ -779,23 +872,49 @@ TEST(a_piece_of_an_endpoint_that_lies_beyond_it_is_refused)
     }
 }
 
-/* Where a process says that it stands. */
+TEST(a_list_of_a_network_that_there_is_not_is_refused)
+{
+    for (uint32_t network = 0; network < GF_NETWORKS + 1; network++) {
+        unsigned char payload[128];
+        struct gf_put put = {payload, sizeof payload};
+        struct control_list list = {.number = 1, .rank = 1, .world = 3, .network = network};
+        uint32_t connection = 0;
+        control_world_open(&world, 3, 1);
+        wait_for(1, GF_MEMBER_LISTED);
+        while (world.conns[connection].proc != 1) connection++;
+        gf_control_list_walk(&(struct gf_walk){.put = &put}, &list);
+        (void)world.channel.driver->send(&world.channel, connection, CONTROL_LIST, payload,
+                                         (uint32_t)(sizeof payload - put.left));
+        control_world_turn(&world, 1);
+        bool is_refused = (control_world_state(&world, 1) == GF_MEMBER_ENDED);
+        assert_int_equal(is_refused, network == GF_NETWORKS);
+        control_world_close(&world);
+    }
+}
+
+/* Where a process says that it stands, and what it says it was given. */
 static const struct standing_row {
     const char *name;
     struct control_standing standing;
     bool is_good;
+    uint64_t time_ns;  /* its keepalive */
+    uint32_t is_short; /* a piece is missing */
 } standing_rows[] = {
-    {"of_a_generation", {.generation = 1, .rank = 1, .world = 3, .listed = 1}, true},
-    {"of_the_last_list", {.listed = CONTROL_NUMBER_MAX}, true},
-    {"of_the_last_generation", {.generation = CONTROL_NUMBER_MAX, .world = 3}, true},
-    {"of_a_list_beyond_it", {.listed = CONTROL_NUMBER_MAX + 1}, false},
-    {"of_a_generation_beyond_it", {.generation = CONTROL_NUMBER_MAX + 1, .world = 3}, false},
-    {"of_a_world_that_is_too_large", {.generation = 1, .rank = 1, .world = 4}, false},
-    {"of_a_rank_that_its_world_has_not", {.generation = 1, .rank = 3, .world = 3}, false},
-    {"of_a_world_of_none", {.generation = 1}, false},
+    {"of_a_generation", {.generation = 1, .rank = 1, .world = 3, .listed = 1}, true, 0, 0},
+    {"of_the_last_list", {.listed = CONTROL_NUMBER_MAX}, true, 0, 0},
+    {"of_the_last_generation", {.generation = CONTROL_NUMBER_MAX, .world = 3}, true, 0, 0},
+    {"of_a_list_beyond_it", {.listed = CONTROL_NUMBER_MAX + 1}, false, 0, 0},
+    {"of_a_generation_beyond_it", {.generation = CONTROL_NUMBER_MAX + 1, .world = 3}, false, 0, 0},
+    {"of_a_world_that_is_too_large", {.generation = 1, .rank = 1, .world = 4}, false, 0, 0},
+    {"of_a_rank_that_its_world_has_not", {.generation = 1, .rank = 3, .world = 3}, false, 0, 0},
+    {"of_a_world_of_none", {.generation = 1}, false, 0, 0},
+    {"with_a_time_that_is_long", {.generation = 0}, true, CONTROL_TIME_NS_MAX, 0},
+    {"with_a_time_beyond_any_clock", {.generation = 0}, false, UINT64_MAX, 0},
+    {"cut_short", {.generation = 0}, false, 0, 9},
 };
 
-TEST(a_process_that_stands_where_nobody_can_is_dropped)
+/* .. and hears so: one that was only dropped would try again until its join's deadline. */
+TEST(a_process_that_stands_where_nobody_can_is_refused)
 {
     for (uint32_t i = 0; i < LENGTH(standing_rows); i++) {
         struct gf_channel_event event;
@@ -803,23 +922,23 @@ TEST(a_process_that_stands_where_nobody_can_is_dropped)
         struct gf_put put = {payload, sizeof payload};
         control_world_open(&world, 3, 1);
         for (uint32_t id = 0; id < 3; id++) control_world_kill(&world, id);
-        struct control_offer offer = {.id = 1,
-                                      .id_count = 3,
-                                      .first_world = 3,
-                                      .process = 77,
-                                      .standing = standing_rows[i].standing,
-                                      .terms.join_timeout_ns = 8 * SECOND};
+        struct control_offer offer = {
+            .id = 1,
+            .id_count = 3,
+            .first_world = 3,
+            .process = 77,
+            .standing = standing_rows[i].standing,
+            .terms = {.join_timeout_ns = 8 * SECOND, .keepalive_ns = standing_rows[i].time_ns}};
         gf_control_offer_walk(&(struct gf_walk){.put = &put}, &offer);
         struct gf_channel *channel = control_world_stranger(&world);
         channel->driver->dial(channel, 0);
         assert_true(channel->driver->poll(channel, 0, &event));
-        assert_int_equal(channel->driver->send(channel, 0, CONTROL_OFFER, payload,
-                                               (uint32_t)(sizeof payload - put.left)),
-                         GF_OK);
+        uint32_t bytes = (uint32_t)(sizeof payload - put.left) - standing_rows[i].is_short;
+        assert_int_equal(channel->driver->send(channel, 0, CONTROL_OFFER, payload, bytes), GF_OK);
         control_world_coordinate(&world);
         assert_true(channel->driver->poll(channel, 0, &event));
-        bool is_dropped = (event.kind == GF_CHANNEL_ENDED);
-        if (is_dropped == standing_rows[i].is_good)
+        bool is_refused = (event.kind == GF_CHANNEL_FRAME) && (event.frame_kind == CONTROL_REFUSED);
+        if (is_refused == standing_rows[i].is_good)
             fail_msg("%s: event %d, frame %u", standing_rows[i].name, event.kind, event.frame_kind);
         control_world_close(&world);
     }
@@ -1059,6 +1178,24 @@ TEST(who_is_away_for_a_moment_in_an_inquiry_is_not_cut)
     for (uint32_t i = 0; i < 3; i++) world.procs[i].hangs = false;
     control_world_quiet(&world, 6 * SECOND);
     all_work(3);
+    control_world_close(&world);
+}
+
+/* .. nor does one that dials again and again, and never answers, keep all others waiting. */
+TEST(who_comes_back_again_and_again_keeps_no_inquiry_open)
+{
+    struct gf_coordinator_status status;
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    for (uint32_t i = 0; i < 3; i++) world.procs[i].hangs = true;
+    world.procs[2].stopped = true;
+    gf_member_fault(world.procs[0].member, &stands, false);
+    for (uint32_t i = 0; i < 60; i++) { /* exchange.timeout, keepalive and 2 s are 5 s */
+        control_world_quiet(&world, 100 * CONTROL_MS);
+        world.coordinator->rows[2].back_ns = world.coordinator->now_ns; /* it has offered itself */
+    }
+    gf_coordinator_status(world.coordinator, &status);
+    assert_int_equal(status.error.peer, 2);
     control_world_close(&world);
 }
 
@@ -1719,10 +1856,14 @@ TEST(a_member_that_sends_without_end_holds_nobody_up)
 
 /* ---- the end ---- */
 
-TEST(who_dials_again_as_the_job_ends_hears_why)
+/* `heard`: a finding of an older generation, which it has heard, is another one. */
+static void again_as_it_ends(bool heard)
 {
-    control_world_open(&world, 3, 1);
+    control_world_open(&world, heard ? 4 : 3, 1);
     control_world_quiet(&world, SECOND);
+    if (heard) control_world_kill(&world, 3);
+    control_world_quiet(&world, SECOND);
+    all_work(3);
     for (uint32_t id = 0; id < 3; id++) world.procs[id].hangs = true;
     control_world_cut(&world, 2);
     control_world_coordinate(&world);
@@ -1742,6 +1883,11 @@ TEST(who_dials_again_as_the_job_ends_hears_why)
     assert_int_equal(error->code, GF_ERR_STATE);
     assert_non_null(strstr(error->text, "the job has ended: calls differ"));
     control_world_close(&world);
+}
+
+TEST(who_dials_again_as_the_job_ends_hears_why)
+{
+    for (uint32_t heard = 0; heard < 2; heard++) again_as_it_ends(heard == 1);
 }
 
 /* ---- who cannot go on ---- */
@@ -2037,6 +2183,70 @@ TEST(who_was_away_as_a_rank_closed_hears_of_it)
     control_world_quiet(&world, SECOND);
     assert_int_equal(gf_member_error(world.procs[2].member)->peer, 1);
     control_world_close(&world);
+}
+
+/* .. also where it closed before the coordinator had taken the generation over. */
+TEST(who_closed_before_a_takeover_is_told_after_it)
+{
+    control_world_open(&world, 2, 1);
+    control_world_quiet(&world, SECOND);
+    for (uint32_t i = 0; i < 2; i++) world.procs[i].hangs = true;
+    control_world_coordinator_end(&world);
+    for (uint32_t i = 0; i < 2; i++) control_world_turn(&world, i);
+    world.procs[0].stopped = true;
+    control_world_coordinator_begin(&world);
+    control_world_quiet(&world, 300 * CONTROL_MS);
+    gf_member_bye(world.procs[1].member);
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    world.procs[0].stopped = false;
+    control_world_quiet(&world, 500 * CONTROL_MS);
+    const struct control_closed *closed = gf_member_closed(world.procs[0].member);
+    assert_true((closed != NULL) && (closed->rank == 1));
+    control_world_close(&world);
+}
+
+/* What a process that is of no generation does to a job that runs, whose coordinator was begun anew
+ * and has not taken it over yet. */
+static const struct newcomer_row {
+    const char *name;
+    bool differs;  /* else it gives up */
+    bool is_first; /* it comes before any member */
+    gf_status code;
+} newcomer_rows[] = {
+    {"that_was_given_other_things", true, false, GF_ERR_MISMATCH},
+    {"that_was_given_other_things_and_comes_first", true, true, GF_ERR_MISMATCH},
+    {"that_gives_up", false, false, GF_ERR_TIMEOUT},
+};
+
+static void newcomer_row_run(const struct newcomer_row *row)
+{
+    control_world_open_growing(&world, 2, 1, 3, GF_RANK_NONE);
+    control_world_quiet(&world, SECOND);
+    control_world_coordinator_end(&world);
+    for (uint32_t i = 0; i < 2; i++) control_world_turn(&world, i);
+    world.procs[0].stopped = row->is_first;
+    world.procs[1].stopped = true; /* the takeover waits for it */
+    control_world_coordinator_begin(&world);
+    control_world_quiet(&world, 300 * CONTROL_MS);
+    world.tensors_hash = row->differs ? 1 : 0;
+    uint32_t spare = control_world_start(&world, 2, false);
+    control_world_quiet(&world, 300 * CONTROL_MS);
+    if (!row->differs) gf_member_fault(world.procs[spare].member, &stands, true);
+    world.procs[0].stopped = false;
+    control_world_quiet(&world, 300 * CONTROL_MS);
+    world.procs[1].stopped = false;
+    control_world_quiet(&world, SECOND);
+    for (uint32_t i = 0; i < 2; i++)
+        if (control_world_state(&world, i) != GF_MEMBER_WORKS)
+            fail_msg("%s: %s", row->name, gf_member_error(world.procs[i].member)->text);
+    assert_int_equal(world.procs[0].number, 1);
+    assert_int_equal(gf_member_error(world.procs[spare].member)->code, row->code);
+    control_world_close(&world);
+}
+
+TEST(a_newcomer_ends_no_job_that_is_not_taken_over_yet)
+{
+    for (uint32_t i = 0; i < LENGTH(newcomer_rows); i++) newcomer_row_run(&newcomer_rows[i]);
 }
 
 TEST(a_failure_that_only_one_had_heard_of_is_told_after_a_takeover)

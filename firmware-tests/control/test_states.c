@@ -101,6 +101,15 @@ static const struct {
       "deliver 0>c", "deliver 0<c", "deliver 0>c", "pass 0 0",    "deliver 1<c", "deliver 0<c",
       "pass 0 0",    "deliver 1>c", "deliver 0<c", "deliver 1>c", "deliver 1<c", "deliver 0>c",
       "deliver 1<c", "deliver 1>c", "half 1 1"}},
+    /* 1 closes before the coordinator begun anew has taken over, and 0 hears CLOSED after that */
+    {"who closed before a takeover is told after it",
+     {.ids = 2, .id_count = 2, STATES_ANY},
+     {"pass 0 0",    "deliver 0>c",  "deliver 1>c", "deliver 0<c", "deliver 1<c", "deliver 0>c",
+      "deliver 1<c", "deliver 1>c",  "crash 0 0",   "deliver 0<c", "stop 0 0",    "deliver 1<c",
+      "deliver 1<c", "deliver 1<c",  "pass 0 0",    "bye 1 0",     "begin 0 0",   "pass 0 0",
+      "deliver 1>c", "deliver 1>c",  "deliver 1<c", "pass 0 0",    "deliver 1<c", "pass 0 0",
+      "deliver 1<c", "pass 0 0",     "deliver 1<c", "pass 0 0",    "deliver 1<c", "pass 0 0",
+      "deliver 1<c", "continue 0 0", "deliver 0<c", "deliver 0<c", "pass 0 0",    "deliver 0>c"}},
 };
 
 TEST(schedules_that_broke_a_rule_break_none)

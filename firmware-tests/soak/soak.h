@@ -176,7 +176,8 @@ struct soak_model {
     struct soak_mark before; /* of the one before */
     uint32_t members; /* a bit for each rank (by its first number) of the newest generation */
     uint32_t generation_count;
-    /* the newest generation was begun again by others once all that had begun it were dead */
+    /* the newest generation was begun again by other processes once all that had begun it were
+     * dead */
     bool beside;
     bool given_up;  /* who was behind when it began has lost what it had sent */
     bool unapplied; /* the newest generation began behind a step that nobody had applied */

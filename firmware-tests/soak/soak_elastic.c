@@ -40,6 +40,7 @@ void soak_generation_begun(struct soak_job *job, uint32_t rank)
     soak_model_generation(&job->model, gf, job->done, job->loose,
                           self->joiner && (job->done[rank] == 0));
     job->loose &= ~(1u << rank);
+    if (gf->generation == 1) self->joiner = false; /* the job began anew with it */
     assert_true(gf_rejoined(gf) == self->joiner);
     if ((job->plan.setup.config.exchange.algorithm == GF_ALGORITHM_DIRECT) && (gf_world(gf) > 1))
         assert_int_equal(gf->algorithm, GF_ALGORITHM_DIRECT); /* in every generation */

@@ -137,8 +137,10 @@ void soak_model_generation(struct soak_model *model, gf_context *gf, const uint6
         const struct soak_generation *generation = &model->generations[i];
         if (generation->generation != gf->generation) continue;
         first = false;
-        /* the log of commits allows it */
-        if (generation->members != members) model->beside = true;
+        /* The job has ended with all that had begun it, its coordinator among them, and began anew:
+         * with others, or with a process in place of one that had ended a step since. */
+        bool is_anew = joiner && (gf->generation == 1) && (model->step > 0);
+        if ((generation->members != members) || is_anew) model->beside = true;
         if (model->beside) break; /* the model went with the dead */
         if ((generation->members != members) || (generation->steps != gf_steps(gf)))
             soak_step_fail(

@@ -1,16 +1,25 @@
 /* The coordinator's states. What comes in with an offer is in coordinator_take.c, whose fault a
  * failure is in inquiry.c, what goes out in coordinator_send.c.
  *
- *     GATHER -> RUN -> INQUIRE -> OVER (the job is not elastic)
- *       ^        |        \-> REGROUP -> GATHER of the next generation
- *       |        \-> REGROUP (planned: somebody waits or leaves) */
+ *     GATHER  -> RUN      all endpoints are here, or a generation was taken over
+ *     RUN     -> INQUIRE  a member says FAULT
+ *     RUN     -> REGROUP  a process has ended, or a regroup is planned: somebody waits or leaves
+ *     INQUIRE -> REGROUP  a process has ended, or there is a finding
+ *     REGROUP -> INQUIRE  a member says FAULT in a planned one
+ *     REGROUP -> GATHER   the next list is made
+ *     any     -> OVER     all have closed, or a finding is final: always, where the job is not
+ *                         elastic */
 #include "lib/control/coordinator_state.h"
 
 #include "drivers/link.h"
 
 #include <stdio.h>
 
-static const char *const state_names[] = {"gathers", "runs", "inquires", "regroups", "is over"};
+static const char *const state_names[] = {[GF_COORDINATOR_GATHER] = "gathers",
+                                          [GF_COORDINATOR_RUN] = "runs",
+                                          [GF_COORDINATOR_INQUIRE] = "inquires",
+                                          [GF_COORDINATOR_REGROUP] = "regroups",
+                                          [GF_COORDINATOR_OVER] = "is over"};
 
 /* ---- small questions ---- */
 
@@ -87,6 +96,7 @@ void gf_control_decide(struct gf_coordinator *c, const struct gf_error *error, b
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         struct control_row *row = &c->rows[id];
         row->owed &= ~(1u << CONTROL_ASK);
+        row->has_heard = false; /* of this finding */
         if ((row->connection == CONTROL_NONE) || (!control_is_member(row) && !c->is_final))
             continue;
         if ((row->said >= CONTROL_SAID_READY) && !row->cut && !c->is_final) continue;
@@ -160,9 +170,9 @@ static bool is_anybody_missed(const struct gf_coordinator *c)
     return false;
 }
 
-/* False: the generation cannot go on with those that are here. Others are awaited, or the job
- * ends. */
-static bool is_enough(struct gf_coordinator *c)
+/* False: the generation cannot go on with those that are here. Others are awaited, or this has
+ * ended the job. */
+static bool end_unless_enough(struct gf_coordinator *c)
 {
     holding holds = (c->number == 0) ? HOLDS_WEIGHTS : holding_of(c);
     if (holds == HOLDS_WEIGHTS) return true;
@@ -242,7 +252,7 @@ static void list_make(struct gf_coordinator *c)
 {
     uint32_t world = 0;
     if (c->number != 0) leavers_look(c);
-    if (all_gone_look(c) || !is_enough(c)) return;
+    if (all_gone_look(c) || !end_unless_enough(c)) return;
     leavers_go(c);
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         struct control_row *row = &c->rows[id];
@@ -265,7 +275,10 @@ static void list_make(struct gf_coordinator *c)
     }
     c->next_world = world;
     c->network = network_choose(c);
-    if (c->number == 0) c->since_ns = c->now_ns; /* so long all are awaited if it is given up */
+    /* If the first list is given up, all are awaited as long once more; after another one they are
+     * not: else a rank that ends on each of them would keep all waiting, and never be named. */
+    if ((c->number == 0) && !c->has_listed) c->since_ns = c->now_ns;
+    c->has_listed = true;
     gf_control_enter(c, GF_COORDINATOR_GATHER);
 }
 
@@ -288,7 +301,7 @@ static void common_state_choose(struct gf_coordinator *c)
         if (row->waits || (row->progress.partial != 0)) continue;
         if ((lead == NULL) || is_behind(&lead->progress, &row->progress)) lead = row;
     }
-    GF_ASSERT(lead != NULL); /* is_enough() */
+    GF_ASSERT(lead != NULL); /* end_unless_enough() */
     c->go.lead = lead->next_rank;
     c->go.progress = lead->progress;
     for (uint32_t rank = 0; rank < c->next_world; rank++) {
@@ -434,7 +447,7 @@ static uint32_t standing_count(const struct gf_coordinator *c, uint32_t generati
 
 /* One that was begun anew can't know who has ended meanwhile: it takes a generation over from all
  * of its processes, or ends the job. */
-static bool takeover_is_late(struct gf_coordinator *c)
+static bool end_takeover(struct gf_coordinator *c)
 {
     char text[240];
     uint32_t missing = 0;
@@ -466,10 +479,10 @@ static bool takeover_is_late(struct gf_coordinator *c)
     return true;
 }
 
-static void first_is_late(struct gf_coordinator *c)
+static void end_first_join(struct gf_coordinator *c)
 {
     char text[240];
-    if (takeover_is_late(c)) return;
+    if (end_takeover(c)) return;
     char missing[100];
     char how[136] = "";
     uint32_t named = missing_text(c, missing, sizeof missing);
@@ -510,8 +523,8 @@ static bool first_death_look(struct gf_coordinator *c)
     return false;
 }
 
-/* The coordinator goes with its host, so nobody goes on without it; then the job has ended. */
-static bool host_is_late(struct gf_coordinator *c)
+/* The coordinator goes with its host, so nobody goes on without it. True: the job has ended. */
+static bool end_if_host_is_late(struct gf_coordinator *c)
 {
     char text[160];
     uint32_t rank = c->rows[c->setup.host_id].rank;
@@ -545,7 +558,7 @@ static bool late_leave(struct gf_coordinator *c)
 {
     const uint32_t host = c->setup.host_id;
     if ((host != GF_RANK_NONE) && endpoint_is_late(c, &c->rows[host])) {
-        (void)host_is_late(c); /* it is awaited, or the job ends */
+        (void)end_if_host_is_late(c); /* it is awaited, or the job ends */
         return false;
     }
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
@@ -581,7 +594,7 @@ static void gather_poll(struct gf_coordinator *c)
         if (first_is_whole(c))
             list_make(c);
         else if (c->now_ns - c->since_ns >= c->terms.join_timeout_ns)
-            first_is_late(c);
+            end_first_join(c);
         return;
     }
     uint32_t lack = 0;
@@ -599,27 +612,40 @@ static void gather_poll(struct gf_coordinator *c)
     else if ((c->number == 0) && ended)
         c->listing = false; /* all are awaited once more */
     else if ((c->number == 0) && late)
-        first_is_late(c);
+        end_first_join(c);
     else if (ended || late)
         list_again(c, late);
 }
 
 /* ---- connections that were reset ---- */
 
-/* Who lives dials again at once. Who comes after that was left out, as one that was silent. */
+/* How long one whose connection was reset may take to dial again. Who polls has dialled by
+ * CONTROL_RESET_NS, as its tries are 1.6 s apart at most. A kernel gives a connection up after
+ * `keepalive` without a word: where nothing was heard for so long, its process may live and
+ * compute, and it dials once it polls. A reset sooner than that is of a process that has ended, or
+ * polls. */
+static uint64_t reset_ns(const struct gf_coordinator *c, const struct control_row *row)
+{
+    bool may_compute = control_is_member(row) && (row->said < CONTROL_SAID_READY) &&
+                       (row->broke_ns - row->heard_ns >= c->terms.keepalive_ns);
+    bool is_longer = may_compute && (c->terms.exchange_timeout_ns > CONTROL_RESET_NS);
+    return is_longer ? c->terms.exchange_timeout_ns : CONTROL_RESET_NS;
+}
+
+/* Who lives dials again. Who comes after that was left out, as one that was silent. */
 static void resets_look(struct gf_coordinator *c)
 {
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         struct control_row *row = &c->rows[id];
         if (!row->is_reset || row->ended || (row->connection != CONTROL_NONE)) continue;
-        if (c->now_ns - row->broke_ns < CONTROL_RESET_NS) continue;
+        if (c->now_ns - row->broke_ns < reset_ns(c, row)) continue;
         row->ended = row->is_presumed = true;
         row->waits = false;
         if (row->said != CONTROL_SAID_BYE)
             gf_log_line(&c->setup.log, GF_LOG_INFO,
                         "rank %u counts as ended: its connection was reset, and it did not dial "
                         "again within %.1f s",
-                        id, (double)CONTROL_RESET_NS / 1e9);
+                        id, (double)reset_ns(c, row) / 1e9);
     }
 }
 
@@ -720,10 +746,11 @@ static void regroup_poll(struct gf_coordinator *c)
         if ((row->said == CONTROL_SAID_READY) && (row->connection != CONTROL_NONE)) continue;
         may_live = true;
         if (row->out) continue;
-        if (id == c->setup.host_id)
-            awaited = awaited || !host_is_late(c);
-        else if (row->connection != CONTROL_NONE)
-            awaited = awaited || (age_ns < part_ns);
+        if (id == c->setup.host_id) {
+            if (end_if_host_is_late(c)) return;
+            awaited = true;
+        } else if (row->connection != CONTROL_NONE)
+            awaited = awaited || (age_ns < part_ns) || (c->now_ns < row->patience_ns);
         else
             awaited = awaited || (age_ns < broken_ns);
     }
@@ -794,17 +821,10 @@ static gf_status over_poll(struct gf_coordinator *c)
     return c->is_well ? GF_OK : c->error.code;
 }
 
-gf_status gf_coordinator_poll(struct gf_coordinator *c, uint64_t now_ns)
+static void state_poll(struct gf_coordinator *c)
 {
-    gf_status status;
-    bool more;
-    clock_go(c, now_ns);
-    status = gf_control_events(c, &more);
-    if (status < 0) return status;
-    if (!more) c->done_ns = c->now_ns;
-    more = more && (c->now_ns - c->done_ns < CONTROL_BEHIND_NS);
-    if (!more) resets_look(c);
-    switch (more ? GF_COORDINATOR_OVER : c->state) { /* events go before deadlines */
+    resets_look(c);
+    switch (c->state) {
     case GF_COORDINATOR_GATHER:
         if ((c->number == 0) || !all_gone_look(c)) gather_poll(c);
         break;
@@ -817,6 +837,18 @@ gf_status gf_coordinator_poll(struct gf_coordinator *c, uint64_t now_ns)
         break;
     case GF_COORDINATOR_OVER: break;
     }
+}
+
+gf_status gf_coordinator_poll(struct gf_coordinator *c, uint64_t now_ns)
+{
+    gf_status status;
+    bool more;
+    clock_go(c, now_ns);
+    status = gf_control_events(c, &more);
+    if (status < 0) return status;
+    if (!more) c->done_ns = c->now_ns;
+    more = more && (c->now_ns - c->done_ns < CONTROL_BEHIND_NS);
+    if (!more) state_poll(c); /* events go before deadlines */
     alive_say(c);
     refusals_look(c);
     gf_control_flush(c);

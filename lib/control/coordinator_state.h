@@ -1,4 +1,5 @@
-/* What coordinator.c, coordinator_take.c, coordinator_send.c and inquiry.c share. `said` is the
+/* What the files of the coordinator share: coordinator*.c, inquiry.c, edges.c, looks.c, offer.c,
+ * calls.c and location.c. `said` is the
  * last frame of a member that changes its state (READY, FAULT, BYE); `owe` marks a frame that a
  * member is to get. */
 #ifndef GF_COORDINATOR_STATE_H
@@ -14,12 +15,16 @@
 #define CONTROL_ALIVE_NS \
     UINT64_C(1000000000) /* a waiting member hears of its coordinator so often */
 #define CONTROL_BROKEN_NS UINT64_C(2000000000)
-/* A member that lives has dialled again by then: its tries are 1.6 s apart at most. */
+/* A member that polls has dialled again by then: its tries are 1.6 s apart at most. One that
+ * computes dials once it polls: it is awaited for exchange.timeout. */
 #define CONTROL_RESET_NS UINT64_C(2000000000)
 #define CONTROL_SILENCE_NS UINT64_C(4000000000) /* exchange.timeout, but not less */
 #define CONTROL_NAP_NS UINT64_C(250000000)      /* of a gap between two polls at most this counts */
 /* Events that never end hold up deadlines no longer: each connection was heard again and again. */
 #define CONTROL_BEHIND_NS UINT64_C(2000000000)
+/* A time that a process says it was given: 36 years, so that no sum of some passes the end of a
+ * clock. */
+#define CONTROL_TIME_NS_MAX (UINT64_MAX / 16)
 #define CONTROL_EVENTS_MAX 1024u /* taken in one poll */
 
 /* The first word on a request with this number. */
@@ -32,12 +37,23 @@ struct control_seen_call {
 
 /* A row for each member id: the process that has it, and what the generation under way knows it
  * as. Both, since a process that was started again may be here while the one before it is still
- * counted as a member that has died. */
+ * counted as a member that has died.
+ *
+ *     nobody    process == 0
+ *     waits     it is of no generation, and of the next list
+ *     member    process == member_process; `said` is NOTHING, FAULT, READY or BYE
+ *     replaced  process != member_process: the member has died, another process has its id
+ *     out       the next list is without it; its process may come in again
+ *     cut       the next list is without it; if `banned` its process never comes in again
+ *
+ * A process has `ended` if a kernel or its launcher said so, or it said so itself (gives_up, or BYE
+ * before the first generation; then it is still connected), or after a reset it is believed to have
+ * (is_presumed), until it dials again. */
 struct control_row {
     /* the process that has this id now */
     uint32_t connection; /* CONTROL_NONE: none */
     uint64_t process;    /* 0: nobody has offered yet */
-    bool ended;          /* it runs no more: a kernel or its launcher said so */
+    bool ended;          /* it takes no part any more: the head of this struct */
     char how[56];        /* .. in its channel's words */
     bool is_reset;       /* its kernel has reset its connection: it dials again, or has ended */
     bool is_presumed;    /* .. and as it does not dial, it counts as ended until it does */
@@ -101,6 +117,7 @@ struct gf_coordinator {
     uint32_t number;    /* of the generation under way; 0: none yet */
     uint32_t world;     /* of it */
     uint64_t list;      /* hash of its list */
+    bool has_listed;    /* a list has been made */
     bool listing;       /* a list is out: the generation `next` of next_world ranks is to come */
     uint32_t next;
     uint32_t next_world;
@@ -205,7 +222,7 @@ bool gf_offer_difference(const struct control_offer *first, const struct control
 /* Of what a member has just told. */
 void gf_calls_compare(struct gf_coordinator *c, struct control_row *row);
 
-/* ---- place.c ---- */
+/* ---- location.c ---- */
 /* "step 7, operation allreduce, buffer 3, tensor 12 "conv1.weight"" */
 #define CONTROL_LOCATION_BYTES 128u
 void gf_control_location(const struct control_report *report,

@@ -29,13 +29,27 @@ __attribute__((format(printf, 5, 6))) static void refuse(struct gf_coordinator *
     c->channel->driver->drop(c->channel, connection);
 }
 
-/* The lowest id's is what the others must equal. */
+/* What the others must equal: the lowest id's of those that are of a generation, where there is
+ * one, else the lowest id's. */
 static const struct control_row *reference_of(const struct gf_coordinator *c)
 {
+    const struct control_row *reference = NULL;
+    for (uint32_t id = 0; id < c->setup.id_count; id++) {
+        const struct control_row *row = &c->rows[id];
+        if ((row->process == 0) || (!row->waits && !control_is_member(row))) continue;
+        if (row->offer.standing.generation != 0) return row;
+        if (reference == NULL) reference = row;
+    }
+    return reference;
+}
+
+/* Before a takeover: somebody who is here was of a generation, so the job runs, and what is wrong
+ * with a process that is of none ends that one alone. */
+static bool job_may_run(const struct gf_coordinator *c)
+{
     for (uint32_t id = 0; id < c->setup.id_count; id++)
-        if ((c->rows[id].process != 0) && (c->rows[id].waits || control_is_member(&c->rows[id])))
-            return &c->rows[id];
-    return NULL;
+        if (c->rows[id].waits && (c->rows[id].offer.standing.generation != 0)) return true;
+    return false;
 }
 
 /* May this process have the id? False: it was told why not. */
@@ -72,7 +86,7 @@ static void row_take(struct gf_coordinator *c, uint32_t connection,
     if (row->process != offer->process) {
         if ((row->process != 0) && !row->ended)
             (void)snprintf(row->how, sizeof row->how, "another process has come in its place");
-        row->ended = row->waits = row->closes = false;
+        row->ended = row->waits = row->closes = row->has_heard = false;
         row->answered = 0;
         row->listed = 0; /* another process was on the list */
         if (!row->member) row->said = CONTROL_SAID_NOTHING;
@@ -129,12 +143,37 @@ static bool has_difference(const struct control_row *reference, const struct con
     return true;
 }
 
+/* A process that was given other things than the job which runs: it is refused. */
+static void newcomer_refuse(struct gf_coordinator *c, struct control_row *row, const char *text)
+{
+    uint32_t connection = row->connection;
+    if (connection != CONTROL_NONE) c->connection_ids[connection] = CONTROL_NONE;
+    row->connection = CONTROL_NONE;
+    row->process = 0;
+    row->waits = false;
+    if (connection != CONTROL_NONE) refuse(c, connection, GF_ERR_MISMATCH, false, "%s", text);
+}
+
+/* The first process here that is of a generation: what those that came before it were given is
+ * compared with this one's. */
+static void newcomers_look(struct gf_coordinator *c, const struct control_row *first)
+{
+    char text[240];
+    for (uint32_t id = 0; id < c->setup.id_count; id++) {
+        struct control_row *row = &c->rows[id];
+        if (!row->waits || (row->offer.standing.generation != 0)) continue;
+        if (has_difference(first, row, text, sizeof text)) newcomer_refuse(c, row, text);
+    }
+    c->terms = first->offer.terms;
+}
+
 /* A process that is of no generation here: it waits, if it was given what the others were. */
 static void waits_take(struct gf_coordinator *c, struct control_row *row)
 {
     char text[240];
+    bool is_new = (row->offer.standing.generation == 0);
+    if ((c->number == 0) && !is_new && !job_may_run(c)) newcomers_look(c, row);
     const struct control_row *reference = reference_of(c);
-    uint32_t connection = row->connection;
     if (row->banned == row->process) {
         row->waits = false;
         gf_control_owe(row, CONTROL_ERROR);
@@ -142,10 +181,8 @@ static void waits_take(struct gf_coordinator *c, struct control_row *row)
     }
     if ((reference != NULL) && (reference != row) &&
         has_difference(reference, row, text, sizeof text)) {
-        if (c->number != 0) {
-            c->connection_ids[connection] = row->connection = CONTROL_NONE;
-            row->process = 0;
-            refuse(c, connection, GF_ERR_MISMATCH, false, "%s", text);
+        if ((c->number != 0) || (is_new && job_may_run(c))) {
+            newcomer_refuse(c, row, text);
             return;
         }
         struct gf_error error = gf_coordinator_error(c, GF_ERR_MISMATCH, row->offer.id);
@@ -217,6 +254,14 @@ static void failure_look(struct gf_coordinator *c)
     }
 }
 
+/* The others hear who has closed; a step that it did not end can't end. */
+static void closed_tell(struct gf_coordinator *c, const struct control_row *row)
+{
+    if ((c->closed.rank != GF_RANK_NONE) && (c->closed.step <= row->report.step)) return;
+    c->closed = (struct control_closed){.rank = row->rank, .step = row->report.step};
+    gf_control_owe_members(c, CONTROL_CLOSED);
+}
+
 static void take_over(struct gf_coordinator *c, const struct control_standing *of)
 {
     c->number = of->generation;
@@ -238,6 +283,11 @@ static void take_over(struct gf_coordinator *c, const struct control_standing *o
         if (c->rows[id].said != CONTROL_SAID_READY) left_out_tell(&c->rows[id]); /* else it waits */
     if (c->is_fault_pending && (c->state == GF_COORDINATOR_RUN) && (c->seen_by < c->world))
         gf_control_inquire(c, c->seen_by, &c->seen);
+    /* Who had closed before said so to this coordinator, which could not tell it yet. */
+    for (uint32_t rank = 0; rank < c->world; rank++) {
+        const struct control_row *row = &c->rows[c->rank_ids[rank]];
+        if (control_is_member(row) && row->closes) closed_tell(c, row);
+    }
 }
 
 /* With this offer, is its generation whole? A process that names a later one was let into it, and
@@ -267,6 +317,14 @@ static bool standing_is_possible(const struct gf_coordinator *c,
         return false;
     return (standing->generation == 0) ||
            ((standing->world <= c->setup.id_count) && (standing->rank < standing->world));
+}
+
+/* So do the times that it was given: no sum of some of them passes the end of a clock. */
+static bool terms_are_possible(const struct control_terms *terms)
+{
+    return (terms->join_timeout_ns <= CONTROL_TIME_NS_MAX) &&
+           (terms->keepalive_ns <= CONTROL_TIME_NS_MAX) &&
+           (terms->exchange_timeout_ns <= CONTROL_TIME_NS_MAX);
 }
 
 /* Of a job of this size? False: it was told why not. */
@@ -301,8 +359,11 @@ static void offer_take(struct gf_coordinator *c, uint32_t connection, struct gf_
 {
     struct control_offer offer = {0};
     gf_control_offer_walk(&(struct gf_walk){.get = get}, &offer);
-    if (get->bad || !standing_is_possible(c, &offer.standing)) {
-        c->channel->driver->drop(c->channel, connection);
+    if (get->bad || !standing_is_possible(c, &offer.standing) ||
+        !terms_are_possible(&offer.terms)) {
+        refuse(c, connection, GF_ERR_MISMATCH, false,
+               "a process offered itself with values that no rank of this job can have: is it of "
+               "another version of the library?");
         return;
     }
     if (!size_is_equal(c, connection, &offer)) return;
@@ -402,9 +463,11 @@ static bool fault_take(struct gf_coordinator *c, struct control_row *row, struct
     if (fault.ends) {
         row->ended = row->gives_up = true; /* for its generation it is as one that has ended */
         (void)snprintf(row->how, sizeof row->how, "%.55s", fault.error.text);
-        bool joins = (c->number == 0) && (row->offer.standing.generation == 0);
+        bool is_new = (c->number == 0) && (row->offer.standing.generation == 0);
+        bool joins = is_new && !job_may_run(c);
         bool works = (c->state == GF_COORDINATOR_RUN) || (c->state == GF_COORDINATOR_INQUIRE);
         gf_control_owe(row, CONTROL_ERROR);
+        if (is_new && !joins) row->waits = false;
         if (!works && (!joins || (c->state != GF_COORDINATOR_GATHER))) return true;
         row->cut = true;
         gave_up_tell(c, row, &fault.error);
@@ -438,14 +501,6 @@ static bool ready_take(struct gf_coordinator *c, struct control_row *row, struct
     row->answered = c->inquiry;
     if (!ready.planned && (c->state == GF_COORDINATOR_RUN)) failure_look(c);
     return true;
-}
-
-/* The others hear who has closed; a step that it did not end can't end. */
-static void closed_tell(struct gf_coordinator *c, const struct control_row *row)
-{
-    if ((c->closed.rank != GF_RANK_NONE) && (c->closed.step <= row->report.step)) return;
-    c->closed = (struct control_closed){.rank = row->rank, .step = row->report.step};
-    gf_control_owe_members(c, CONTROL_CLOSED);
 }
 
 static bool bye_take(struct gf_coordinator *c, struct control_row *row, struct gf_get *get)

@@ -220,6 +220,8 @@ void gf_control_inquiry_poll(struct gf_coordinator *c)
 {
     uint64_t age_ns = c->now_ns - c->inquiry_ns;
     uint64_t answer_ns = c->terms.exchange_timeout_ns / 4;
+    /* Whoever dials again and again does not keep all others waiting. */
+    uint64_t most_ns = c->terms.exchange_timeout_ns + c->terms.keepalive_ns + CONTROL_BROKEN_NS;
     bool all = true;
     for (uint32_t rank = 0; rank < c->world; rank++) {
         const struct control_row *row = &c->rows[c->rank_ids[rank]];
@@ -233,7 +235,7 @@ void gf_control_inquiry_poll(struct gf_coordinator *c)
                        (c->now_ns - row->broke_ns < c->terms.keepalive_ns + CONTROL_BROKEN_NS);
         bool is_back = (row->connection != CONTROL_NONE) && (row->back_ns > c->inquiry_ns) &&
                        (c->now_ns - row->back_ns < answer_ns);
-        if (is_away || is_back) return;
+        if ((is_away || is_back) && (age_ns < most_ns)) return;
     }
     if ((c->looks > 0) && gf_control_looks_on(c)) return;
     if (all || (c->looks > 0) || (age_ns >= answer_ns + answer_ns / 2)) decide(c);

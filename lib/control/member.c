@@ -9,6 +9,8 @@
  * meanwhile. */
 #include "lib/control/member_state.h"
 
+#include "drivers/link.h"
+
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -54,7 +56,7 @@ __attribute__((format(printf, 4, 5))) static void end(struct gf_member *member, 
 /* Whom a text names: the rank that hosts the coordinator, or the coordinator. */
 static uint32_t coordinator_rank(const struct gf_member *member)
 {
-    return (member->setup.host_id == GF_RANK_NONE) ? GF_RANK_NONE : member->setup.host_id;
+    return member->setup.host_id; /* GF_RANK_NONE where it is a process of its own */
 }
 
 /* ---- what comes in ---- */
@@ -65,7 +67,8 @@ static void list_take(struct gf_member *member, struct gf_get *get)
     gf_control_list_walk(&(struct gf_walk){.get = get}, &list);
     bool awaited = (member->state == GF_MEMBER_JOINING) || (member->state == GF_MEMBER_READY) ||
                    (member->state == GF_MEMBER_LISTED);
-    if (get->bad || (list.world > member->setup.id_count) || (list.rank >= list.world)) {
+    if (get->bad || (list.world > member->setup.id_count) || (list.rank >= list.world) ||
+        (list.network >= GF_NETWORKS)) {
         get->bad = true;
         return;
     }
@@ -121,6 +124,10 @@ static void go_take(struct gf_member *member, struct gf_get *get)
     gf_control_go_walk(&(struct gf_walk){.get = get}, &go);
     if (get->bad || (member->state != GF_MEMBER_LISTED) || (go.number != member->listed.number))
         return;
+    if (go.lead >= member->listed.world) {
+        get->bad = true;
+        return;
+    }
     while (get->left > 0) {
         struct control_piece piece = {0};
         gf_control_piece_walk(&(struct gf_walk){.get = get}, &piece);
@@ -344,7 +351,8 @@ static void time_look(struct gf_member *member)
     uint64_t silence_ns = member->setup.terms.exchange_timeout_ns;
     uint64_t lost_ns = member->now_ns - member->lost_ns;
     bool waits = (member->state == GF_MEMBER_READY) || (member->state == GF_MEMBER_LISTED) ||
-                 ((member->state == GF_MEMBER_FAILED) && !member->found);
+                 ((member->state == GF_MEMBER_FAILED) && !member->found) ||
+                 ((member->state == GF_MEMBER_JOINING) && member->taken_here);
     if (silence_ns < SILENCE_NS) silence_ns = SILENCE_NS;
     if (is_over(member)) return;
     if ((member->state == GF_MEMBER_CLOSING) &&

@@ -24,15 +24,15 @@ static bool summary_value(const char *summary, const char *key, size_t key_bytes
     return false;
 }
 
-/* Adds "fuse_bytes is 8KiB at rank 0, 4MiB at rank 2" for each field of `summary`, one of the two,
- * that differs; with `unnamed` only those that the first does not name. False once the text is
- * full. */
-struct two {
-    const char *ours, *theirs; /* summaries */
+struct summary_pair {
+    const char *ours, *theirs;
     uint32_t our_rank, their_rank;
 };
 
-static bool summary_differences(const struct two *two, const char *summary, bool unnamed,
+/* Adds "fuse_bytes is 8KiB at rank 0, 4MiB at rank 2" for each field of `summary`, one of the two,
+ * that differs; with `unnamed` only those that the first does not name. False once the text is
+ * full. */
+static bool summary_differences(const struct summary_pair *two, const char *summary, bool unnamed,
                                 char *text_out, size_t bytes, size_t *used)
 {
     char our_value[GF_SETTING_VALUE_BYTES];
@@ -59,7 +59,7 @@ static bool summary_differences(const struct two *two, const char *summary, bool
 }
 
 /* The fields of two summaries that differ, as many as fit; false where none do. */
-static bool summary_difference(const struct two *two, char *text_out, size_t bytes)
+static bool summary_difference(const struct summary_pair *two, char *text_out, size_t bytes)
 {
     size_t used = 0;
     text_out[0] = '\0';
@@ -104,10 +104,10 @@ static bool config_difference(const struct control_offer *first, const struct co
                               char *text_out, size_t bytes)
 {
     char words[200];
-    const struct two two = {.ours = first->values.summary,
-                            .theirs = second->values.summary,
-                            .our_rank = first->id,
-                            .their_rank = second->id};
+    const struct summary_pair two = {.ours = first->values.summary,
+                                     .theirs = second->values.summary,
+                                     .our_rank = first->id,
+                                     .their_rank = second->id};
     bool is_hash = (first->values.config_hash != second->values.config_hash);
     if (!is_hash && !terms_difference(first, second, words, sizeof words)) return false;
     if (is_hash && !summary_difference(&two, words, sizeof words) &&

@@ -38,8 +38,12 @@ static void ids_print(const struct control_shown *shown)
 
 static int shown_print(const struct gf_channel_event *event)
 {
-    static const char *const states[] = {
-        "gathers its ranks", "runs", "looks for whose fault a failure is", "regroups", "is over"};
+    static const char *const states[] = {[GF_COORDINATOR_GATHER] = "gathers its ranks",
+                                         [GF_COORDINATOR_RUN] = "runs",
+                                         [GF_COORDINATOR_INQUIRE] =
+                                             "looks for whose fault a failure is",
+                                         [GF_COORDINATOR_REGROUP] = "regroups",
+                                         [GF_COORDINATOR_OVER] = "is over"};
     static struct control_shown shown;
     struct gf_get get = {.at = event->payload, .left = event->size_bytes};
     gf_control_shown_walk(&(struct gf_walk){.get = &get}, &shown);
