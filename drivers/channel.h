@@ -1,7 +1,7 @@
 /* Connections that carry small frames between the members of a job and its coordinator. The
  * coordinator's end takes many connections, a member's end dials one. What a frame means is decided
- * in lib/control/, so that the simulator runs the same logic. Nothing blocks but close(): it waits a
- * second at most until the other ends' kernels have what was sent last. */
+ * in lib/control/, so that the simulator runs the same logic. Nothing blocks but close(), which
+ * waits a second at most until the other ends' kernels have what was sent last. */
 #ifndef GF_CHANNEL_H
 #define GF_CHANNEL_H
 
