@@ -446,6 +446,7 @@ TEST(a_rank_that_is_late_for_a_join_that_has_failed_hears_why)
         control_world_quiet(&world, comes ? SECOND / 10 : SECOND + SECOND / 10);
         gf_status code = gf_member_error(world.procs[2].member)->code;
         assert_int_equal(code, comes ? GF_ERR_MISMATCH : GF_OK);
+        if (comes) assert_int_equal(gf_member_error(world.procs[2].member)->peer, 1);
         assert_int_equal(gf_coordinator_poll(world.coordinator, world.now_ns), GF_ERR_MISMATCH);
         control_world_close(&world);
     }

@@ -11,7 +11,10 @@ __attribute__((format(printf, 5, 6))) static void refuse(struct gf_coordinator *
                                                          uint32_t connection, gf_status code,
                                                          bool may_retry, const char *format, ...)
 {
-    struct control_refusal refusal = {.code = (uint32_t)code, .may_retry = may_retry};
+    bool has_failed = (c->state == GF_COORDINATOR_OVER) && (c->number == 0) && !c->is_well;
+    struct control_refusal refusal = {.code = (uint32_t)code,
+                                      .may_retry = may_retry,
+                                      .peer = has_failed ? c->error.peer : GF_RANK_NONE};
     struct gf_put put = {c->scratch, sizeof c->scratch};
     va_list arguments;
     va_start(arguments, format);

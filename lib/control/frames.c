@@ -212,6 +212,7 @@ void gf_control_refusal_walk(struct gf_walk *walk, struct control_refusal *refus
 {
     gf_walk_u32(walk, &refusal->code);
     gf_walk_bool(walk, &refusal->may_retry);
+    gf_walk_u32(walk, &refusal->peer);
     gf_walk_text(walk, refusal->text, sizeof refusal->text);
 }
 

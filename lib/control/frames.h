@@ -226,6 +226,7 @@ struct control_shown {
 struct control_refusal {
     uint32_t code;  /* a gf_status, negative */
     bool may_retry; /* the id is taken, and may become free */
+    uint32_t peer;  /* whose fault it is that the join has failed; GF_RANK_NONE */
     char text[240];
 };
 

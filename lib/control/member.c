@@ -188,11 +188,13 @@ static void refusal_take(struct gf_member *member, struct gf_get *get)
 {
     struct control_refusal refusal = {0};
     gf_control_refusal_walk(&(struct gf_walk){.get = get}, &refusal);
+    bool is_rank = (refusal.peer == GF_RANK_NONE) || (refusal.peer < member->setup.id_count);
+    get->bad = get->bad || !is_rank;
     if (get->bad) return;
     member->refusal = refusal;
     if (!refusal.may_retry || ((int32_t)refusal.code >= 0))
         end(member, ((int32_t)refusal.code < 0) ? (gf_status)refusal.code : GF_ERR_PEER,
-            GF_RANK_NONE, "%s", refusal.text);
+            refusal.peer, "%s", refusal.text);
 }
 
 /* It has closed, or said READY as one that leaves; it may have been listed once more meanwhile. */
