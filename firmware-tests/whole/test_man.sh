@@ -52,7 +52,7 @@ sed -n '/^\.Ss Calls/,/^\.Sh/s/^\.It Ft //p' $page |
 check "there_are_many_functions" [ "$(wc -l <"$scratch/declared")" -gt 50 ]
 check "the_page_of_the_library_has_their_prototypes" same_lines "$scratch/declared" "$scratch/listed"
 # shellcheck disable=SC2086
-sed -n 's/^ *\(GF_OK\|GF_AGAIN\|GF_ERR_[A-Z]*\) = .*/\1/p; s/^#define \(GF_NEED_[A-Z_]*\) .*/\1/p' $headers |
+sed -n 's/^ *\(GF_OK\|GF_FULL\|GF_AGAIN\|GF_ERR_[A-Z]*\) = .*/\1/p; s/^#define \(GF_NEED_[A-Z_]*\) .*/\1/p' $headers |
     sort >"$scratch/declared"
 sed -n 's/^\.It Dv //p' $page | sort >"$scratch/listed"
 check "and_each_status_and_need" same_lines "$scratch/declared" "$scratch/listed"
