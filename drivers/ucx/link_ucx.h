@@ -120,7 +120,6 @@ void gf_ucx_line_heard(gf_log_level level, const char *text, const char *message
 /* link_ucx_names.c. The next name of a comma-separated list, which then begins after it; NULL:
  * there is none. */
 const char *gf_ucx_name_next(const char **list, size_t *bytes_out);
-bool gf_ucx_list_has(const char *list, const char *name);
 uint32_t gf_ucx_list_count(const char *list, char separator); /* an empty one counts as one */
 /* What a transport is for. */
 #define GF_UCX_LOCAL 1u /* it stays on the node */

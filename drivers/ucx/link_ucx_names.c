@@ -20,11 +20,6 @@ static bool has(const char *list, const char *name, size_t name_bytes)
     return false;
 }
 
-bool gf_ucx_list_has(const char *list, const char *name)
-{
-    return has(list, name, strlen(name));
-}
-
 uint32_t gf_ucx_list_count(const char *list, char separator)
 {
     uint32_t parts = 1;
