@@ -184,8 +184,10 @@ tidy: ## the rules of the tree: includes, READMEs, headers, layout; SHRINK=1 sho
 check-states: ## the shipped coordinator and members searched by two processes for SECONDS=600 each (states.h)
 	@$(MAKE) --no-print-directory -s -j2 $(STATES)
 	@$(STATES) $(or $(SECONDS),600) & $(STATES) $(or $(SECONDS),600) 10 1000000007 && wait $$!
+CONTROL_SUITES := $(notdir $(basename $(shell grep -lE 'support/control_(suite|world).h' \
+                    $(wildcard firmware-tests/control/test_*.c))))
 check-states-mutants: ## planted defects that the search must find, and MUTANTS=200 seeded changes of lib/control (SEED=1)
-	@$(MAKE) --no-print-directory -s -j2 $(STATES) $(call program,test_states test_control)
+	@$(MAKE) --no-print-directory -s -j2 $(STATES) $(call program,test_states $(CONTROL_SUITES))
 	@CC="$(CC)" BUILD=$(BUILD) python3 firmware-tests/control/mutants.py planted
 	@CC="$(CC)" BUILD=$(BUILD) python3 firmware-tests/control/mutants.py $(or $(MUTANTS),200) $(or $(SEED),1)
 

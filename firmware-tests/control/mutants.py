@@ -2,17 +2,18 @@
 """Changes of lib/control/ that the search of states.h, or a suite, must find.
 
 mutants.py planted [NAME]: defects against the rules of lib/control/README.md, each of which must be found, by the
-search of make check, or by test_control, or else by that of make check-states
+search of make check, or by the suites of control_suite.h, or else by that of make check-states
 mutants.py COUNT SEED [MINUTES [search]]: seeded changes of a token and deleted statements: the share that is found by
-test_control, by the search of make check (test_states: so many transitions, whatever the machine), and by the suites
-over the simulated network (SUITES), in this order, each up to the first failure; `search`: by the search alone.
+the suites of control_suite.h (linked into one program), by the search of make check (test_states: so many transitions,
+whatever the machine), and by the suites over the simulated network (SUITES), in this order, each up to the first
+failure; `search`: by the search alone.
 A row each is added to $BUILD/states/mutants-SEED.tsv: what, by whom it was found, seconds of the processor. Mutants
 that have a row are not tried again, so a run may be ended, and goes on where it was; after MINUTES it ends by itself.
 mutants.py again SEED: those of that table that nothing found are tried once more, with the same lib/control.
 Each is one object, linked in front of the library into a program of its own in $BUILD/states. A mutant that gives the
 same object, or does not compile, is replaced by the next. Ends with 1 where a planted defect is not found.
 """
-import os, random, re, resource, shutil, signal, subprocess, sys, time
+import glob, os, random, re, resource, shutil, signal, subprocess, sys, time
 
 BUILD = os.environ.get("BUILD", "build")
 OUT = "%s/states/%d" % (BUILD, os.getpid())  # a folder of this run's own
@@ -26,7 +27,9 @@ FILES = ["lib/control/%s.c" % n
                   "location looks".split()]
 MAIN = BUILD + "/firmware-tests/support/suite_main.o"
 CHECK = [BUILD + "/firmware-tests/control/test_states.o", MAIN] + SEARCH[1:]
-SUITE = [BUILD + "/firmware-tests/control/test_control.o", BUILD + "/firmware-tests/support/control_world.o", MAIN]
+SUITE = ["%s/%s.o" % (BUILD, path[:-2]) for path in sorted(glob.glob("firmware-tests/control/test_*.c"))
+         if re.search("support/control_(suite|world).h", open(path).read())]
+SUITE += [BUILD + "/firmware-tests/support/control_%s.o" % n for n in ("suite", "world")] + [MAIN]
 LIBS = [BUILD + "/libgradientflow.a", "-lconfig", "-lsodium", "-ldl", "-lrt", "-lm", "-pthread"]
 TEST_LIBS = [BUILD + "/libtest.a", BUILD + "/libgradientflow_sim.a"]
 SUITES = "leave join_death regroup_commit failure suspended rejoin control_many coordinator regroup edges".split()
@@ -135,9 +138,9 @@ def spent_s():
 
 
 def suite_found():
-    """test_control, if it fails with the mutant that was built last; None: it does not"""
+    """a suite of control_suite.h, if one fails with the mutant that was built last; None: none does"""
     said = found(link(SUITE), 20, "ERROR ")
-    return None if said is None else "test_control: " + said
+    return None if said is None else "test_control_*: " + said
 
 
 def suites_found(path):
@@ -211,8 +214,8 @@ def drawn(count, seed, minutes, with_suites):
 
 def tell(rows, of):
     by = {kind: sum(row[0] == kind for row in rows) for kind in ("control", "search", "suites")}
-    print("%d of %d found (%s): %d by test_control, %d more by the search, %d more by the other suites; %.0f s of the "
-          "processor" % (sum(by.values()), len(rows), of, by["control"], by["search"], by["suites"],
+    print("%d of %d found (%s): %d by test_control_*, %d more by the search, %d more by the other suites; "
+          "%.0f s of the processor" % (sum(by.values()), len(rows), of, by["control"], by["search"], by["suites"],
                          sum(float(row[4]) for row in rows)))
 
 

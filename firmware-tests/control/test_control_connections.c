@@ -1,0 +1,254 @@
+/* A connection that breaks, is reset or has no room costs nobody the job; a process that has ended,
+ * or was stopped, costs that process alone. */
+#include "gradientflow.h"
+#include "firmware-tests/support/control_suite.h"
+#include "lib/control/coordinator_state.h"
+
+static struct control_world world;
+
+TEST(a_job_begins_and_goes_on)
+{
+    control_world_open(&world, 4, 1);
+    control_world_quiet(&world, SECOND);
+    control_all_work(&world, 4);
+    assert_int_equal(world.procs[0].number, 1);
+    assert_true(world.procs[0].steps > 10);
+    control_world_close(&world);
+}
+
+TEST(one_survivor_is_enough_whoever_dies)
+{
+    for (uint32_t last = 0; last < 4; last++) {
+        control_world_open(&world, 4, 1);
+        control_world_quiet(&world, SECOND);
+        for (uint32_t id = 0; id < 4; id++)
+            if (id != last) control_world_kill(&world, id);
+        control_world_quiet(&world, 100 * CONTROL_MS);
+        control_all_work(&world, 1);
+        for (uint32_t id = 0; id < 4; id++)
+            if (id != last) (void)control_world_start(&world, id, true);
+        control_world_quiet(&world, SECOND);
+        control_all_work(&world, 4);
+        control_world_close(&world);
+    }
+}
+
+TEST(a_connection_that_breaks_costs_nothing)
+{
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    for (uint32_t i = 0; i < 20; i++) {
+        control_world_cut(&world, i % 3);
+        control_world_quiet(&world, 200 * CONTROL_MS);
+    }
+    control_all_work(&world, 3);
+    assert_int_equal(world.procs[0].number, 1);
+    control_world_close(&world);
+}
+
+/* A reset is of a process that has ended with words unread, or of one that lives. */
+TEST(a_connection_that_is_reset_costs_nothing_where_its_process_lives)
+{
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    for (uint32_t i = 0; i < 20; i++) {
+        control_world_reset(&world, i % 3);
+        control_world_quiet(&world, 3 * SECOND);
+    }
+    control_all_work(&world, 3);
+    assert_int_equal(world.procs[0].number, 1);
+    control_world_close(&world);
+}
+
+TEST(who_ends_with_words_unread_is_found_as_it_does_not_dial_again)
+{
+    struct gf_coordinator_status status = {.world = 3};
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    for (uint32_t i = 0; i < 3; i++) world.procs[i].hangs = true; /* nobody says FAULT */
+    uint64_t since_ns = world.now_ns;
+    control_world_kill_unread(&world, 2);
+    while ((status.error.code == GF_OK) && (world.now_ns - since_ns < 4 * SECOND)) {
+        control_world_quiet(&world, 10 * CONTROL_MS);
+        gf_coordinator_status(world.coordinator, &status);
+    }
+    assert_int_equal(status.error.peer, 2);
+    assert_non_null(strstr(status.error.text, "rank 2 died, or is cut off"));
+    assert_true(world.now_ns - since_ns < 2 * SECOND + 100 * CONTROL_MS);
+    for (uint32_t i = 0; i < 3; i++) world.procs[i].hangs = false;
+    control_world_quiet(&world, SECOND);
+    control_all_work(&world, 2);
+    control_world_close(&world);
+}
+
+/* .. and is told once, with how many others have ended at the same time. */
+TEST(ranks_that_end_at_once_are_told_once)
+{
+    static char said[8192];
+    for (uint32_t unread = 0; unread < 2; unread++) {
+        said[0] = '\0';
+        control_world_open(&world, 5, 1);
+        control_world_quiet(&world, SECOND);
+        world.said = said;
+        world.said_bytes = sizeof said;
+        world.procs[0].stopped = true; /* the regroup waits for it */
+        for (uint32_t id = 2; id < 5; id++) {
+            if (unread)
+                control_world_kill_unread(&world, id);
+            else
+                control_world_kill(&world, id);
+        }
+        control_world_quiet(&world, unread ? 3 * SECOND : SECOND);
+        const char *first = strstr(said, ", and 2 more ranks");
+        if ((first == NULL) || (strstr(first + 1, ", and ") != NULL)) fail_msg("%s", said);
+        world.said = NULL;
+        control_world_close(&world);
+    }
+}
+
+/* .. and if it lives after all, it comes in again. */
+TEST(who_was_reset_and_dials_too_late_comes_in_again)
+{
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    control_world_reset(&world, 2);
+    control_world_turn(&world, 2);
+    world.procs[2].stopped = true;
+    control_world_quiet(&world, 3 * SECOND);
+    assert_null(world.broken);
+    assert_int_equal(world.procs[0].number, 2);
+    world.procs[2].stopped = false;
+    world.procs[2].now_ns = world.now_ns;
+    control_world_quiet(&world, 2 * SECOND);
+    control_all_work(&world, 3);
+    assert_int_equal(world.procs[2].number, 3);
+    control_world_close(&world);
+}
+
+/* No step ends, and nobody says FAULT. */
+static void all_compute(uint64_t for_ns)
+{
+    for (uint64_t spent_ns = 0; spent_ns < for_ns; spent_ns += 100 * CONTROL_MS) {
+        for (uint32_t i = 0; i < world.proc_count; i++) {
+            world.procs[i].hangs = true;
+            world.procs[i].stuck_ns = world.procs[i].now_ns;
+        }
+        control_world_quiet(&world, 100 * CONTROL_MS);
+    }
+}
+
+/* Its kernel gave the connection up while it computed, and it dials once it polls. */
+TEST(who_computes_and_is_reset_behind_a_long_outage_is_awaited)
+{
+    struct gf_coordinator_status status;
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    world.coordinator->terms.exchange_timeout_ns = 6 * SECOND;
+    world.procs[2].stopped = true;
+    all_compute(1500 * CONTROL_MS); /* longer than keepalive */
+    control_world_reset(&world, 2);
+    all_compute(3 * SECOND);
+    gf_coordinator_status(world.coordinator, &status);
+    assert_int_equal(status.error.code, GF_OK);
+    assert_int_equal(status.here, 2);
+    world.procs[2].stopped = false;
+    all_compute(SECOND);
+    gf_coordinator_status(world.coordinator, &status);
+    assert_int_equal(status.error.code, GF_OK);
+    assert_int_equal(status.here, 3);
+    assert_int_equal(control_world_state(&world, 2), GF_MEMBER_WORKS);
+    control_world_close(&world);
+}
+
+/* Only a port that refuses says that rank 0 has ended, in whose process the coordinator ran. */
+TEST(a_reset_of_the_coordinators_connection_is_dialled_again)
+{
+    control_world_open_hosted(&world, 3, 1, 0);
+    control_world_quiet(&world, SECOND);
+    for (uint32_t i = 0; i < 3; i++) control_world_reset(&world, i);
+    control_world_quiet(&world, SECOND);
+    control_all_work(&world, 3);
+    control_world_close(&world);
+}
+
+TEST(a_process_that_was_stopped_comes_in_again)
+{
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    world.procs[1].stopped = true;
+    control_world_quiet(&world, 8 * SECOND);
+    assert_null(world.broken);
+    assert_int_equal(world.procs[0].number, 2);
+    world.procs[1].stopped = false;
+    world.procs[1].now_ns = world.now_ns;
+    control_world_quiet(&world, 2 * SECOND);
+    control_all_work(&world, 3);
+    assert_int_equal(world.procs[1].number, 3);
+    control_world_close(&world);
+}
+
+TEST(a_process_that_was_stopped_tries_again_before_it_ends)
+{
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    control_world_cut(&world, 1);
+    control_world_turn(&world, 1);
+    world.procs[1].stopped = true;
+    control_world_quiet(&world, 10 * SECOND);
+    world.procs[1].stopped = false;
+    world.procs[1].now_ns = world.now_ns;
+    control_world_quiet(&world, 8 * SECOND);
+    control_all_work(&world, 3);
+    control_world_close(&world);
+}
+
+/* ---- room of a channel ---- */
+
+TEST(a_channel_that_takes_one_frame_at_a_time_loses_nothing)
+{
+    control_world_open(&world, 4, 1);
+    world.room = 1;
+    control_world_quiet(&world, SECOND);
+    control_all_work(&world, 4);
+    control_world_kill(&world, 3);
+    control_world_quiet(&world, SECOND);
+    control_all_work(&world, 3);
+    (void)control_world_start(&world, 3, true);
+    control_world_cut(&world, 1);
+    control_world_quiet(&world, SECOND);
+    control_all_work(&world, 4);
+    for (uint32_t i = 0; i < world.proc_count; i++)
+        if (world.procs[i].alive) gf_member_bye(world.procs[i].member);
+    control_world_quiet(&world, SECOND);
+    assert_int_equal(gf_coordinator_poll(world.coordinator, world.now_ns), GF_OK);
+    control_world_close(&world);
+}
+
+/* After all that has come there is always one more frame of process 0. */
+static const struct gf_channel_driver *driver_plain;
+static bool poll_flooded(struct gf_channel *channel, uint64_t now_ns,
+                         struct gf_channel_event *event_out)
+{
+    if (driver_plain->poll(channel, now_ns, event_out)) return true;
+    *event_out = (struct gf_channel_event){.kind = GF_CHANNEL_FRAME,
+                                           .connection = world.coordinator->rows[0].connection,
+                                           .frame_kind = CONTROL_LOOK,
+                                           .payload = ""};
+    return true;
+}
+
+TEST(a_member_that_sends_without_end_holds_nobody_up)
+{
+    static struct gf_channel_driver flooded;
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    driver_plain = world.channel.driver;
+    flooded = *driver_plain;
+    flooded.poll = poll_flooded;
+    world.channel.driver = &flooded;
+    control_world_kill(&world, 1);
+    control_world_quiet(&world, 4 * SECOND);
+    control_all_work(&world, 2);
+    world.channel.driver = driver_plain;
+    control_world_close(&world);
+}

@@ -1,0 +1,301 @@
+/* The first join of a job: ranks that were given different things, that die or never come, and what
+ * the first list says. */
+#include "gradientflow.h"
+#include "drivers/link.h"
+#include "firmware-tests/support/control_suite.h"
+#include "lib/control/coordinator_state.h"
+
+static struct control_world world;
+
+TEST(ranks_that_were_given_different_things_all_hear_of_it)
+{
+    control_world_open(&world, 3, 1);
+    control_world_kill(&world, 2);
+    world.tensors_hash = 1;
+    (void)control_world_start(&world, 2, false);
+    control_world_quiet(&world, SECOND);
+    for (uint32_t i = 0; i < 4; i++) {
+        if (i == 2) continue;
+        assert_int_equal(control_world_state(&world, i), GF_MEMBER_ENDED);
+        assert_int_equal(gf_member_error(world.procs[i].member)->code, GF_ERR_MISMATCH);
+        assert_int_equal(gf_member_error(world.procs[i].member)->peer, 2);
+    }
+    control_world_close(&world);
+}
+
+/* .. also who comes when the join has failed already: where rank 0 hosts the coordinator it would
+ * find nobody. Who does not come is not awaited for long. */
+TEST(a_rank_that_is_late_for_a_join_that_has_failed_hears_why)
+{
+    for (uint32_t comes = 0; comes < 2; comes++) {
+        control_world_open_hosted(&world, 3, 1, 0);
+        control_world_kill(&world, 1);
+        world.procs[2].stopped = true;
+        world.tensors_hash = 1;
+        (void)control_world_start(&world, 1, false);
+        control_world_quiet(&world, 3 * SECOND);
+        assert_int_equal(gf_member_error(world.procs[0].member)->code, GF_ERR_MISMATCH);
+        assert_int_equal(gf_coordinator_poll(world.coordinator, world.now_ns), GF_AGAIN);
+        world.procs[2].stopped = (comes == 0);
+        world.procs[2].now_ns = world.now_ns;
+        control_world_quiet(&world, comes ? SECOND / 10 : SECOND + SECOND / 10);
+        gf_status code = gf_member_error(world.procs[2].member)->code;
+        assert_int_equal(code, comes ? GF_ERR_MISMATCH : GF_OK);
+        if (comes) assert_int_equal(gf_member_error(world.procs[2].member)->peer, 1);
+        assert_int_equal(gf_coordinator_poll(world.coordinator, world.now_ns), GF_ERR_MISMATCH);
+        control_world_close(&world);
+    }
+}
+
+static const struct offer_row {
+    const char *name;
+    struct control_offer first, second;
+    const char *text; /* NULL: nothing differs */
+} offer_rows[] = {
+    {"nothing", {.id = 0}, {.id = 2}, NULL},
+    {"version",
+     {.values.version = 0x0009},
+     {.id = 2, .values.version = 0x1000a},
+     "library versions differ: 0.9 at rank 0, 1.10 at rank 2"},
+    {"world",
+     {.first_world = 3},
+     {.id = 2, .first_world = 4},
+     "world sizes differ: 3 at rank 0, 4 at rank 2"},
+    {"a_key",
+     {.id = 1, .values = {.config_hash = 1, .summary = "exchange.fuse_bytes=8KiB a=1"}},
+     {.id = 2, .values = {.config_hash = 2, .summary = "exchange.fuse_bytes=4MiB a=1"}},
+     "configurations differ: exchange.fuse_bytes is 8KiB at rank 1, 4MiB at rank 2"},
+    {"a_key_that_one_does_not_name",
+     {.values.config_hash = 1},
+     {.id = 2, .values = {.config_hash = 2, .summary = "b=4"}},
+     "configurations differ: b is nothing at rank 0, 4 at rank 2"},
+    {"no_key_is_known",
+     {.values.config_hash = 1},
+     {.id = 2, .values.config_hash = 2},
+     "configurations differ: hash 0000000000000001 at rank 0, 0000000000000002 at rank 2"},
+    {"elastic",
+     {.terms.elastic = true},
+     {.id = 2},
+     "configurations differ: job.elastic is true at rank 0, false at rank 2"},
+    {"a_time",
+     {.terms.keepalive_ns = SECOND},
+     {.id = 2, .terms.keepalive_ns = 2 * SECOND},
+     "configurations differ: rendezvous.keepalive is 1.000 s at rank 0, 2.000 s at rank 2"},
+    {"tensor_count",
+     {.values.tensor_count = 1},
+     {.id = 2, .values.tensor_count = 2},
+     "tensor tables differ: 1 tensors at rank 0, 2 at rank 2"},
+    {"elem_count",
+     {.values.elem_count = 1},
+     {.id = 2, .values.elem_count = 2},
+     "tensor tables differ: 1 elements at rank 0, 2 at rank 2"},
+    {"tensors_hash",
+     {.values.tensors_hash = 1},
+     {.id = 2, .values.tensors_hash = 2},
+     "tensor tables differ in names, sizes, flags, types or order, with 0 tensors of 0 elements in "
+     "both: hash 0000000000000001 at rank 0, 0000000000000002 at rank 2"},
+    {"a_fabric",
+     {.values.network = GF_NETWORK_FABRIC},
+     {.id = 2},
+     "the nodes of this job are joined by a fabric, which rank 2 cannot use; its log says why"},
+};
+
+TEST(what_must_be_equal_is_named_where_it_is_not)
+{
+    for (uint32_t i = 0; i < LENGTH(offer_rows); i++) {
+        const struct offer_row *row = &offer_rows[i];
+        char text[256] = "";
+        bool differs = gf_offer_difference(&row->first, &row->second, text, sizeof text);
+        if ((differs != (row->text != NULL)) || (differs && (strcmp(text, row->text) != 0)))
+            fail_msg("%s: %s", row->name, text);
+    }
+}
+
+TEST(a_rank_that_dies_before_the_job_begins_is_named)
+{
+    for (uint32_t elastic = 0; elastic < 2; elastic++) {
+        control_world_open_fixed(&world, 3, 1, elastic == 0);
+        world.procs[2].stopped = true;
+        control_world_quiet(&world, 50 * CONTROL_MS);
+        world.procs[2].stopped = false;
+        control_world_kill(&world, 1);
+        control_world_quiet(&world, elastic ? 9 * SECOND : SECOND);
+        const struct gf_error *error = gf_member_error(world.procs[0].member);
+        assert_int_equal(error->peer, 1);
+        assert_int_equal(error->code, elastic ? GF_ERR_TIMEOUT : GF_ERR_PEER);
+        assert_non_null(strstr(error->text, "while ranks were joining"));
+        control_world_close(&world);
+    }
+}
+
+TEST(who_gives_up_before_the_job_begins_is_named)
+{
+    control_world_open(&world, 3, 1);
+    world.procs[2].stopped = true;
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    gf_member_fault(world.procs[1].member, &control_stuck, true);
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    assert_int_equal(control_world_state(&world, 0), GF_MEMBER_ENDED);
+    const struct gf_error *error = gf_member_error(world.procs[0].member);
+    assert_int_equal(error->code, GF_ERR_PEER);
+    assert_int_equal(error->peer, 1);
+    assert_string_equal(error->text, "rank 1 gave up: it stands");
+    control_world_close(&world);
+}
+
+TEST(a_rank_that_never_comes_is_named)
+{
+    control_world_open(&world, 3, 1);
+    control_world_kill(&world, 1);
+    control_world_quiet(&world, 9 * SECOND);
+    for (uint32_t i = 0; i < 3; i += 2) {
+        assert_int_equal(control_world_state(&world, i), GF_MEMBER_ENDED);
+        assert_int_equal(gf_member_error(world.procs[i].member)->code, GF_ERR_TIMEOUT);
+        assert_int_equal(gf_member_error(world.procs[i].member)->peer, 1);
+    }
+    control_world_close(&world);
+}
+
+/* Its channel refused one of another key or version: who waits for that one hears so. */
+TEST(a_rank_that_was_refused_and_is_missed_is_told_of)
+{
+    control_world_open(&world, 3, 1);
+    control_world_kill(&world, 1);
+    world.channel.refused_count = 1;
+    (void)snprintf(world.channel.refused_text, sizeof world.channel.refused_text,
+                   "library version 0.10 at the coordinator, 0.9 at this process");
+    control_world_quiet(&world, 9 * SECOND);
+    const struct gf_error *error = gf_member_error(world.procs[0].member);
+    assert_int_equal(error->code, GF_ERR_TIMEOUT);
+    assert_non_null(strstr(error->text, "did not join"));
+    assert_non_null(strstr(error->text, "; a process was refused: library version 0.10 at"));
+    control_world_close(&world);
+}
+
+/* ---- the first list ---- */
+
+/* All are on the first list; then a host is gone, and no kernel says so. */
+TEST(a_rank_that_vanishes_behind_the_first_list_is_named)
+{
+    for (uint32_t told = 0; told < 2; told++) { /* its endpoint */
+        control_world_open(&world, 3, 1);
+        control_wait_for(&world, 2, GF_MEMBER_LISTED);
+        world.procs[0].stopped = true; /* else the generation begins */
+        if (told) control_world_quiet(&world, 10 * CONTROL_MS);
+        control_world_cut(&world, 2);
+        world.procs[2].stopped = true;
+        control_world_quiet(&world, 10 * CONTROL_MS);
+        world.procs[0].stopped = false;
+        control_world_quiet(&world, 9 * SECOND);
+        for (uint32_t i = 0; i < 2; i++) {
+            const struct gf_error *error = gf_member_error(world.procs[i].member);
+            assert_int_equal(error->code, GF_ERR_TIMEOUT);
+            assert_int_equal(error->peer, 2);
+            assert_non_null(strstr(error->text, "rank 2 of 3 did not join within 8.0 s"));
+        }
+        control_world_close(&world);
+    }
+}
+
+/* The first list was given up, and one of it is away for a moment: it is awaited. */
+TEST(a_first_list_is_of_all_ranks)
+{
+    control_world_open(&world, 3, 1);
+    control_wait_for(&world, 2, GF_MEMBER_LISTED);
+    control_world_cut(&world, 2);
+    world.procs[2].stopped = true;
+    control_world_kill(&world, 1);
+    control_world_quiet(&world, 50 * CONTROL_MS);
+    (void)control_world_start(&world, 1, true);
+    control_world_quiet(&world, 4 * SECOND);
+    assert_int_equal(world.procs[0].number, 0);
+    world.procs[2].stopped = false;
+    world.procs[2].now_ns = world.now_ns;
+    control_world_quiet(&world, 2 * SECOND);
+    control_all_work(&world, 3);
+    assert_int_equal(world.procs[0].number, 2); /* a number for each list */
+    control_world_close(&world);
+}
+
+/* .. and for as long as before, however late it was given up. */
+TEST(a_first_list_that_is_given_up_late_is_awaited_once_more)
+{
+    control_world_open(&world, 3, 1);
+    world.procs[2].stopped = true;
+    control_world_quiet(&world, 7 * SECOND);
+    world.procs[2].stopped = false;
+    world.procs[2].now_ns = world.now_ns;
+    control_wait_for(&world, 2, GF_MEMBER_LISTED);
+    control_world_kill(&world, 1);
+    control_world_quiet(&world, 4 * SECOND);
+    (void)control_world_start(&world, 1, true);
+    control_world_quiet(&world, SECOND);
+    control_all_work(&world, 3);
+    control_world_close(&world);
+}
+
+/* .. but once: who ends on each list keeps nobody waiting for ever, and is named. */
+TEST(a_rank_that_ends_on_each_first_list_is_named)
+{
+    control_world_open(&world, 3, 1);
+    uint32_t last = 2;
+    for (uint32_t i = 0; (i < 10) && (control_world_state(&world, 0) != GF_MEMBER_ENDED); i++) {
+        if (i > 0) last = control_world_start(&world, 2, true);
+        control_wait_for(&world, last, GF_MEMBER_LISTED);
+        control_world_kill(&world, last);
+        control_world_quiet(&world, SECOND);
+    }
+    const struct gf_error *error = gf_member_error(world.procs[0].member);
+    assert_int_equal(error->code, GF_ERR_TIMEOUT);
+    assert_int_equal(error->peer, 2);
+    control_world_close(&world);
+}
+
+/* Of three ranks: what the list says that they need. */
+static const struct network_row {
+    const char *name;
+    struct gf_offer offers[2]; /* of ranks 0 and 1, and of rank 2 */
+    gf_network network;
+} network_rows[] = {
+    {"one_node", {{.node = 7}, {.node = 7}}, GF_NETWORK_NONE},
+    {"two_nodes", {{.node = 7}, {.node = 8}}, GF_NETWORK_LINK},
+    {"a_fabric",
+     {{.node = 7, .fabric = GF_FABRIC_FOUND}, {.node = 8, .fabric = GF_FABRIC_FOUND}},
+     GF_NETWORK_FABRIC},
+    {"a_fabric_that_one_has_not",
+     {{.node = 7, .fabric = GF_FABRIC_FOUND}, {.node = 8}},
+     GF_NETWORK_LINK},
+};
+
+TEST(a_list_says_which_network_its_ranks_need)
+{
+    for (uint32_t i = 0; i < LENGTH(network_rows); i++) {
+        const struct network_row *row = &network_rows[i];
+        control_world_open(&world, 3, 1);
+        for (uint32_t id = 0; id < 3; id++) {
+            world.offer = row->offers[id == 2];
+            control_world_kill(&world, id);
+            (void)control_world_start(&world, id, false);
+        }
+        control_world_quiet(&world, SECOND);
+        control_all_work(&world, 3);
+        uint32_t network = gf_member_generation(world.procs[3].member)->network;
+        if (network != (uint32_t)row->network) fail_msg("%s: %u", row->name, network);
+        control_world_close(&world);
+    }
+}
+
+/* Endpoints of several frames, through a channel with room for one or for many. */
+TEST(endpoints_that_take_several_frames_arrive_whole)
+{
+    for (uint32_t room = 0; room < 2; room++) {
+        control_world_open_large(&world, 3, 10001);
+        world.room = room;
+        control_world_quiet(&world, SECOND);
+        control_all_work(&world, 3);
+        control_world_kill(&world, 0);
+        control_world_quiet(&world, SECOND);
+        control_all_work(&world, 2);
+        control_world_close(&world);
+    }
+}

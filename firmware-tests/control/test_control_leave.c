@@ -1,0 +1,203 @@
+/* Members that leave at a regroup, ranks that close, and how a job ends well. */
+#include "gradientflow.h"
+#include "firmware-tests/support/control_suite.h"
+
+static struct control_world world;
+
+TEST(all_leave_in_good_order)
+{
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    for (uint32_t i = 0; i < 3; i++) gf_member_bye(world.procs[i].member);
+    control_world_quiet(&world, SECOND);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_int_equal(control_world_state(&world, i), GF_MEMBER_GONE);
+    assert_int_equal(gf_coordinator_poll(world.coordinator, world.now_ns), GF_OK);
+    uint32_t late = control_world_start(&world, 0, false);
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    assert_int_equal(gf_member_error(world.procs[late].member)->code, GF_ERR_STATE);
+    assert_string_equal(gf_member_error(world.procs[late].member)->text, "the job has ended");
+    control_world_close(&world);
+}
+
+/* A rank that ends without a word is not awaited, and those that have closed have ended well. */
+TEST(the_job_has_ended_well_once_all_that_live_have_closed)
+{
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    for (uint32_t i = 0; i < 3; i++) world.procs[i].hangs = true;
+    for (uint32_t i = 0; i < 2; i++) gf_member_bye(world.procs[i].member);
+    control_world_quiet(&world, 10 * CONTROL_MS);
+    control_world_kill(&world, 2);
+    control_world_quiet(&world, 50 * CONTROL_MS);
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(control_world_state(&world, i), GF_MEMBER_GONE);
+    assert_int_equal(gf_coordinator_poll(world.coordinator, world.now_ns), GF_OK);
+    control_world_close(&world);
+}
+
+/* ---- who leaves ---- */
+
+TEST(a_member_leaves_at_a_regroup)
+{
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    world.procs[1].leaves = true;
+    control_wait_for(&world, 1, GF_MEMBER_GONE);
+    control_world_kill(&world, 1);
+    control_world_quiet(&world, SECOND);
+    control_all_work(&world, 2);
+    assert_int_equal(world.procs[0].number, 2);
+    control_world_close(&world);
+}
+
+TEST(a_leaver_that_was_away_as_the_list_was_made_has_left)
+{
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    world.procs[1].leaves = true;
+    control_wait_for(&world, 1, GF_MEMBER_READY);
+    control_away(&world, 1, 6 * SECOND);
+    control_wait_for(&world, 1, GF_MEMBER_GONE);
+    control_world_close(&world);
+}
+
+TEST(the_last_member_leaves_and_the_job_has_ended_well)
+{
+    control_world_open(&world, 1, 1);
+    control_world_quiet(&world, SECOND);
+    world.procs[0].leaves = true;
+    control_wait_for(&world, 0, GF_MEMBER_GONE);
+    assert_int_equal(gf_coordinator_poll(world.coordinator, world.now_ns), GF_OK);
+    control_world_close(&world);
+}
+
+TEST(a_leaver_that_alone_has_weights_hands_them_over_first)
+{
+    control_world_open(&world, 2, 1);
+    control_world_quiet(&world, SECOND);
+    control_world_kill(&world, 1);
+    control_world_quiet(&world, SECOND);
+    world.procs[0].leaves = true;
+    uint32_t second = control_world_start(&world, 1, true);
+    control_wait_for(&world, 0, GF_MEMBER_GONE);
+    control_world_kill(&world, 0);
+    control_world_quiet(&world, SECOND);
+    control_all_work(&world, 1);
+    assert_true(world.procs[second].has_state);
+    control_world_close(&world);
+}
+
+/* ---- who closes ---- */
+
+TEST(who_closes_while_others_go_on_is_named_at_once)
+{
+    struct gf_coordinator_status status;
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    gf_member_bye(world.procs[1].member);
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    assert_int_equal(control_world_state(&world, 1), GF_MEMBER_GONE);
+    control_world_kill(&world, 1);
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    control_all_work(&world, 2);
+    gf_coordinator_status(world.coordinator, &status);
+    assert_int_equal(status.world, 2);
+    assert_int_equal(status.error.peer, 1);
+    control_world_close(&world);
+}
+
+TEST(the_host_of_the_coordinator_closes_last)
+{
+    control_world_open_hosted(&world, 3, 1, 0);
+    control_world_quiet(&world, SECOND);
+    gf_member_bye(world.procs[0].member);
+    control_world_quiet(&world, 10 * SECOND);
+    assert_int_equal(control_world_state(&world, 0), GF_MEMBER_CLOSING);
+    for (uint32_t i = 1; i < 3; i++)
+        assert_int_equal(control_world_state(&world, i), GF_MEMBER_WORKS);
+    for (uint32_t i = 1; i < 3; i++) gf_member_bye(world.procs[i].member);
+    control_world_quiet(&world, SECOND);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_int_equal(control_world_state(&world, i), GF_MEMBER_GONE);
+    control_world_close(&world);
+}
+
+TEST(who_has_closed_is_blamed_in_its_own_generation_only)
+{
+    struct gf_coordinator_status status;
+    struct gf_error seen = control_stuck;
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    gf_member_bye(world.procs[1].member);
+    control_world_quiet(&world, SECOND);
+    control_world_kill(&world, 1);
+    control_all_work(&world, 2);
+    seen.step = world.procs[0].steps;
+    gf_member_fault(world.procs[0].member, &seen, false);
+    control_world_quiet(&world, 10 * SECOND);
+    gf_coordinator_status(world.coordinator, &status);
+    assert_int_equal(status.generation, 3);
+    assert_null(strstr(status.error.text, "closed"));
+    control_world_close(&world);
+}
+
+TEST(who_waits_hears_that_the_job_has_ended_well)
+{
+    control_world_open_growing(&world, 2, 1, 3, GF_RANK_NONE);
+    control_world_quiet(&world, SECOND);
+    world.procs[0].hangs = world.procs[1].hangs = true;
+    uint32_t third = control_world_start(&world, 2, false);
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    for (uint32_t i = 0; i < 2; i++) gf_member_bye(world.procs[i].member);
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    assert_int_equal(gf_coordinator_poll(world.coordinator, world.now_ns), GF_OK);
+    assert_int_equal(gf_member_error(world.procs[third].member)->code, GF_ERR_STATE);
+    assert_string_equal(gf_member_error(world.procs[third].member)->text, "the job has ended");
+    control_world_close(&world);
+}
+
+TEST(who_waits_and_closes_costs_nobody_a_deadline)
+{
+    control_world_open_growing(&world, 2, 1, 3, GF_RANK_NONE);
+    control_world_quiet(&world, SECOND);
+    uint32_t third = control_world_start(&world, 2, false);
+    control_wait_for(&world, third, GF_MEMBER_LISTED);
+    gf_member_bye(world.procs[third].member);
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    assert_int_equal(control_world_state(&world, third), GF_MEMBER_GONE);
+    control_world_kill(&world, third);
+    control_all_work(&world, 2);
+    control_world_close(&world);
+}
+
+TEST(who_closes_in_a_regroup_has_left)
+{
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    control_world_kill(&world, 2);
+    control_wait_for(&world, 1, GF_MEMBER_LISTED);
+    gf_member_bye(world.procs[1].member);
+    control_world_quiet(&world, 200 * CONTROL_MS);
+    assert_int_equal(control_world_state(&world, 1), GF_MEMBER_GONE);
+    assert_int_equal(control_world_state(&world, 0), GF_MEMBER_WORKS);
+    assert_int_equal(gf_member_generation(world.procs[0].member)->world, 1);
+    control_world_close(&world);
+}
+
+TEST(who_closes_in_the_first_join_ends_no_other_rank_later)
+{
+    control_world_open(&world, 3, 1);
+    world.procs[2].stopped = true;
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    gf_member_bye(world.procs[1].member);
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    assert_int_equal(control_world_state(&world, 1), GF_MEMBER_GONE);
+    (void)control_world_start(&world, 1, false);
+    control_world_kill(&world, 1);
+    world.procs[2].stopped = false;
+    world.procs[2].now_ns = world.now_ns;
+    control_world_quiet(&world, SECOND);
+    control_all_work(&world, 3);
+    control_world_close(&world);
+}

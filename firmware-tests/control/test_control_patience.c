@@ -1,0 +1,115 @@
+/* Ranks that ask for patience with gf_heartbeat(): how long the others wait for them. */
+#include "gradientflow.h"
+#include "firmware-tests/support/control_suite.h"
+#include "lib/control/coordinator_state.h"
+
+static struct control_world world;
+
+TEST(who_asks_for_patience_is_awaited)
+{
+    struct gf_coordinator_status status;
+    control_world_open(&world, 4, 1);
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    for (uint32_t id = 0; id < 4; id++) world.procs[id].hangs = true;
+    world.procs[2].computes = true;
+    for (uint32_t i = 0; i < 25; i++) {
+        gf_member_heartbeat(world.procs[2].member, world.procs[2].now_ns, 10 * SECOND);
+        control_world_quiet(&world, 100 * CONTROL_MS);
+    }
+    gf_coordinator_status(world.coordinator, &status);
+    assert_int_not_equal(status.error.peer, 2); /* nobody is known to be at fault */
+    assert_int_equal(status.world, 4);
+    control_world_close(&world);
+}
+
+/* It works in the step before a planned regroup, and asks for more and more time. */
+TEST(who_asks_for_patience_is_awaited_in_a_regroup)
+{
+    struct control_ready ready = {.planned = true, .progress = {.applied = 1}};
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    for (uint32_t id = 0; id < 3; id++) world.procs[id].hangs = true;
+    ready.progress.steps = world.procs[0].steps;
+    gf_member_ready(world.procs[0].member, &ready);
+    gf_member_ready(world.procs[2].member, &ready);
+    for (uint32_t i = 0; i < 40; i++) { /* join_timeout / 4 is 2 s */
+        world.procs[1].stuck_ns = world.procs[1].now_ns;
+        gf_member_heartbeat(world.procs[1].member, world.procs[1].now_ns, 10 * SECOND);
+        control_world_quiet(&world, 100 * CONTROL_MS);
+    }
+    assert_int_equal(control_world_state(&world, 0), GF_MEMBER_READY);
+    gf_member_ready(world.procs[1].member, &ready);
+    for (uint32_t id = 0; id < 3; id++) world.procs[id].hangs = false;
+    control_world_quiet(&world, SECOND);
+    control_all_work(&world, 3);
+    assert_int_equal(world.procs[1].number, 2);
+    control_world_close(&world);
+}
+
+TEST(patience_that_was_asked_for_ends)
+{
+    struct gf_coordinator_status status;
+    control_world_open(&world, 4, 1);
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    for (uint32_t id = 0; id < 4; id++) world.procs[id].hangs = true;
+    world.procs[2].computes = true;
+    gf_member_heartbeat(world.procs[2].member, world.procs[2].now_ns, SECOND);
+    control_world_quiet(&world, 2800 * CONTROL_MS);
+    gf_coordinator_status(world.coordinator, &status);
+    assert_int_equal(status.error.peer, 2);
+    control_world_close(&world);
+}
+
+TEST(a_heartbeat_gives_the_others_patience)
+{
+    uint64_t from;
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    for (uint32_t id = 0; id < 3; id++) world.procs[id].hangs = true;
+    control_world_quiet(&world, 10 * CONTROL_MS);
+    gf_member_heartbeat(world.procs[2].member, world.procs[2].now_ns, 500 * SECOND);
+    control_world_quiet(&world, 120 * CONTROL_MS);
+    for (uint32_t id = 0; id < 3; id++) {
+        struct control_proc *proc = &world.procs[id];
+        uint64_t left_ns = gf_member_patience(proc->member, proc->now_ns, &from);
+        assert_in_range(left_ns, 1800 * CONTROL_MS, 2000 * CONTROL_MS); /* exchange.timeout */
+        assert_int_equal(from, 42);
+    }
+    control_world_quiet(&world, 2 * SECOND);
+    assert_int_equal(gf_member_patience(world.procs[0].member, world.procs[0].now_ns, &from), 0);
+    control_world_close(&world);
+}
+
+TEST(a_heartbeat_is_told_at_once)
+{
+    uint64_t from;
+    control_world_open(&world, 2, 1);
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    for (uint32_t id = 0; id < 2; id++) world.procs[id].hangs = true;
+    control_world_quiet(&world, 200 * CONTROL_MS);
+    world.procs[1].stopped = true; /* it computes, and is polled no more */
+    gf_member_heartbeat(world.procs[1].member, world.procs[1].now_ns + 150 * CONTROL_MS, SECOND);
+    control_world_quiet(&world, 20 * CONTROL_MS);
+    assert_true(gf_member_patience(world.procs[0].member, world.procs[0].now_ns, &from) > 0);
+    control_world_close(&world);
+}
+
+TEST(heartbeats_of_a_rank_that_stands_still_count_no_more)
+{
+    uint64_t from;
+    control_world_open(&world, 2, 1);
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    for (uint32_t id = 0; id < 2; id++) world.procs[id].hangs = true;
+    for (uint32_t i = 0; i < 32; i++) {
+        for (uint32_t id = 0; id < 2; id++) world.procs[id].stuck_ns = world.procs[id].now_ns;
+        control_world_quiet(&world, 100 * CONTROL_MS);
+    }
+    gf_member_heartbeat(world.procs[1].member, world.procs[1].now_ns, SECOND);
+    control_world_quiet(&world, 120 * CONTROL_MS);
+    assert_int_equal(gf_member_patience(world.procs[0].member, world.procs[0].now_ns, &from), 0);
+    gf_member_report(world.procs[1].member)->sequence++;
+    gf_member_heartbeat(world.procs[1].member, world.procs[1].now_ns, SECOND);
+    control_world_quiet(&world, 120 * CONTROL_MS);
+    assert_true(gf_member_patience(world.procs[0].member, world.procs[0].now_ns, &from) > 0);
+    control_world_close(&world);
+}

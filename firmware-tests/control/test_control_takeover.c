@@ -1,0 +1,376 @@
+/* A coordinator that ends and is begun anew, that stays away, or that was stopped. */
+#include "gradientflow.h"
+#include "firmware-tests/support/control_suite.h"
+#include "lib/control/coordinator_state.h"
+
+static struct control_world world;
+
+TEST(a_coordinator_begun_anew_takes_over)
+{
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    control_world_coordinator_end(&world);
+    uint64_t steps = world.procs[0].steps;
+    control_world_quiet(&world, SECOND);
+    assert_true(world.procs[0].steps > steps + 10); /* no step needs it */
+    control_world_coordinator_begin(&world);
+    control_world_quiet(&world, SECOND);
+    control_all_work(&world, 3);
+    assert_int_equal(world.procs[0].number, 1);
+    control_world_kill(&world, 1);
+    control_world_quiet(&world, SECOND);
+    control_all_work(&world, 2);
+    assert_int_equal(world.procs[0].number, 2);
+    control_world_close(&world);
+}
+
+/* ---- it stays away ---- */
+
+TEST(the_rank_that_hosts_the_coordinator_is_named_when_it_dies)
+{
+    control_world_open_hosted(&world, 3, 1, 0);
+    control_world_quiet(&world, SECOND);
+    control_world_kill(&world, 0);
+    control_world_coordinator_end(&world);
+    control_world_quiet(&world, SECOND);
+    for (uint32_t i = 1; i < 3; i++) {
+        assert_int_equal(control_world_state(&world, i), GF_MEMBER_ENDED);
+        assert_int_equal(gf_member_error(world.procs[i].member)->peer, 0);
+        assert_non_null(strstr(gf_member_error(world.procs[i].member)->text, "separate"));
+    }
+    control_world_close(&world);
+}
+
+TEST(members_end_and_name_the_coordinator_that_stays_away)
+{
+    control_world_open(&world, 2, 1);
+    control_world_quiet(&world, SECOND);
+    control_world_coordinator_end(&world);
+    control_world_quiet(&world, 7 * SECOND);
+    control_all_work(&world, 2);
+    control_world_quiet(&world, 2 * SECOND);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(control_world_state(&world, i), GF_MEMBER_ENDED);
+        assert_non_null(strstr(gf_member_error(world.procs[i].member)->text, "cannot be reached"));
+        assert_int_equal(gf_member_error(world.procs[i].member)->code, GF_ERR_PEER);
+    }
+    control_world_close(&world);
+}
+
+/* .. for join_timeout, whatever they wait for: silence counts while a member is connected. */
+TEST(who_waits_for_a_coordinator_that_is_away_is_patient)
+{
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    world.procs[1].stopped = true;
+    control_world_kill(&world, 2);
+    control_wait_for(&world, 0, GF_MEMBER_READY);
+    control_world_coordinator_end(&world);
+    control_world_quiet(&world, 6 * SECOND);
+    assert_int_equal(control_world_state(&world, 0), GF_MEMBER_READY);
+    control_world_quiet(&world, 3 * SECOND);
+    assert_non_null(strstr(gf_member_error(world.procs[0].member)->text, "cannot be reached"));
+    control_world_close(&world);
+}
+
+TEST(a_coordinator_that_says_nothing_while_ranks_join_is_named)
+{
+    control_world_open(&world, 2, 1);
+    control_world_kill(&world, 1);
+    control_world_quiet(&world, 500 * CONTROL_MS);
+    world.is_stopped = true;
+    control_world_quiet(&world, 4500 * CONTROL_MS);
+    assert_int_equal(control_world_state(&world, 0), GF_MEMBER_ENDED);
+    assert_non_null(strstr(gf_member_error(world.procs[0].member)->text, "says nothing"));
+    world.is_stopped = false;
+    control_world_close(&world);
+}
+
+TEST(a_coordinator_that_never_comes_is_a_deadline_of_the_join)
+{
+    control_world_open(&world, 2, 1);
+    control_world_coordinator_end(&world);
+    control_world_quiet(&world, 9 * SECOND);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(gf_member_error(world.procs[i].member)->code, GF_ERR_TIMEOUT);
+        assert_non_null(strstr(gf_member_error(world.procs[i].member)->text, "cannot be reached"));
+    }
+    control_world_close(&world);
+}
+
+/* ---- it is begun anew ---- */
+
+/* One that was let into a later generation as the coordinator ended is no reason to name others. */
+static void one_is_further_begin(uint32_t *last_out)
+{
+    control_world_open_growing(&world, 3, 1, 4, GF_RANK_NONE);
+    control_world_quiet(&world, SECOND);
+    uint32_t last = control_world_start(&world, 3, false);
+    *last_out = last;
+    control_wait_for(&world, last, GF_MEMBER_LISTED);
+    for (uint32_t i = 0; i < 3; i++) {
+        for (uint32_t n = 0; n < 3; n++) control_world_turn(&world, i);
+        world.procs[i].stopped = true; /* it has said its endpoint, and hears nothing of GO */
+    }
+    control_wait_for(&world, last, GF_MEMBER_WORKS);
+    assert_int_equal(gf_member_generation(world.procs[last].member)->number, 2);
+    for (uint32_t i = 0; i < 3; i++) control_world_cut(&world, i);
+    control_world_coordinator_end(&world);
+    control_world_coordinator_begin(&world);
+}
+
+TEST(a_takeover_that_is_late_names_who_is_missing_of_the_generation_that_most_are_of)
+{
+    for (uint32_t alone = 0; alone < 2; alone++) { /* .. or that is the first, of as many */
+        uint32_t last;
+        char text[64];
+        one_is_further_begin(&last);
+        control_world_kill(&world, 1);
+        if (alone) control_world_kill(&world, 2);
+        (void)snprintf(text, sizeof text, "%u of the 3 ranks of generation 1, rank 1 first",
+                       1 + alone);
+        for (uint32_t i = 0; i < 3; i++) world.procs[i].stopped = false;
+        control_world_quiet(&world, 9 * SECOND);
+        for (uint32_t i = 0; i < 3; i += 2) {
+            if (!world.procs[i].alive) continue;
+            const struct gf_error *error = gf_member_error(world.procs[i].member);
+            assert_int_equal(error->code, GF_ERR_PEER);
+            assert_int_equal(error->peer, 1);
+            if (strstr(error->text, text) == NULL) fail_msg("%s", error->text);
+        }
+        control_world_close(&world);
+    }
+}
+
+/* It came to the coordinator before that took the others' generation over: it hears at once that
+ * it was left out, and comes in. */
+TEST(who_was_let_into_a_later_generation_comes_in_after_a_takeover)
+{
+    uint32_t last;
+    one_is_further_begin(&last);
+    control_world_quiet(&world, SECOND);
+    for (uint32_t i = 0; i < 3; i++) world.procs[i].stopped = false;
+    for (uint32_t i = 0; i < 3; i++) world.procs[i].now_ns = world.now_ns;
+    control_world_quiet(&world, 800 * CONTROL_MS);
+    control_all_work(&world, 4);
+    assert_int_equal(world.procs[last].number, 3);
+    control_world_close(&world);
+}
+
+/* Ids below `world` are new processes, all at once, and the job has grown beyond them. */
+static const struct anew_row {
+    const char *name;
+    bool is_cut;  /* it had dialled the new coordinator, and its connection has broken */
+    bool rejoins; /* so the new ones say */
+} anew_rows[] = {
+    {"it_has_not_dialled_yet", false, false},
+    {"it_has_not_dialled_yet_and_the_launcher_says_so", false, true},
+    {"its_connection_has_broken", true, false},
+};
+
+static void anew_row_run(const struct anew_row *row)
+{
+    uint32_t fresh[2];
+    control_world_open_growing(&world, 2, 1, 3, GF_RANK_NONE);
+    control_world_quiet(&world, SECOND);
+    uint32_t third = control_world_start(&world, 2, false);
+    control_world_quiet(&world, SECOND);
+    control_all_work(&world, 3);
+    control_world_coordinator_end(&world);
+    for (uint32_t id = 0; id < 2; id++) control_world_kill(&world, id);
+    control_world_turn(&world, third); /* it hears that its coordinator is gone */
+    control_world_coordinator_begin(&world);
+    control_world_quiet(&world, row->is_cut ? 4 * SECOND : 0);
+    if (row->is_cut) control_world_cut(&world, third);
+    control_world_turn(&world, third);
+    world.procs[third].stopped = true; /* it dials again in a moment */
+    for (uint32_t id = 0; id < 2; id++) fresh[id] = control_world_start(&world, id, row->rejoins);
+    control_world_quiet(&world, 1600 * CONTROL_MS);
+    world.procs[third].stopped = false;
+    world.procs[third].now_ns = world.now_ns;
+    control_world_quiet(&world, 14 * SECOND);
+    for (uint32_t id = 0; id < 2; id++) {
+        const struct gf_error *error = gf_member_error(world.procs[fresh[id]].member);
+        if ((world.procs[fresh[id]].number != 0) || (error->code != GF_ERR_PEER) ||
+            (strstr(error->text, "begun anew") == NULL))
+            fail_msg("%s: the job began beside generation 2: %s", row->name, error->text);
+    }
+    assert_int_equal(control_world_state(&world, third), GF_MEMBER_ENDED);
+    control_world_close(&world);
+}
+
+TEST(a_job_does_not_begin_beside_a_process_that_is_of_a_generation)
+{
+    for (uint32_t i = 0; i < LENGTH(anew_rows); i++) anew_row_run(&anew_rows[i]);
+}
+
+/* .. where nobody can be of one, nobody is awaited; else as long as one that lives may dial. */
+TEST(a_coordinator_that_may_not_be_the_first_awaits_who_may_live)
+{
+    for (uint32_t is_first = 0; is_first < 2; is_first++) {
+        control_world_open_growing(&world, 2, 1, 3, GF_RANK_NONE);
+        control_world_coordinator_end(&world);
+        if (is_first) world.coordinators = 0;
+        control_world_coordinator_begin(&world);
+        control_world_quiet(&world, SECOND);
+        assert_int_equal(world.procs[0].number, is_first);
+        control_world_quiet(&world, 3 * SECOND);
+        control_all_work(&world, 2);
+        control_world_close(&world);
+    }
+}
+
+TEST(who_was_listed_says_ready_again_to_a_coordinator_begun_anew)
+{
+    control_world_open_growing(&world, 2, 1, 3, GF_RANK_NONE);
+    control_world_quiet(&world, SECOND);
+    (void)control_world_start(&world, 2, false);
+    control_wait_for(&world, 1, GF_MEMBER_LISTED);
+    assert_int_equal(control_world_state(&world, 0), GF_MEMBER_LISTED);
+    control_world_coordinator_end(&world);
+    control_world_coordinator_begin(&world);
+    control_world_quiet(&world, 3 * SECOND);
+    control_all_work(&world, 3);
+    control_world_close(&world);
+}
+
+TEST(who_was_away_as_a_rank_closed_hears_of_it)
+{
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    for (uint32_t i = 0; i < 3; i++) world.procs[i].hangs = true;
+    control_world_cut(&world, 2);
+    control_world_turn(&world, 2);
+    gf_member_bye(world.procs[1].member);
+    world.procs[0].stopped = true; /* so that nobody else says FAULT */
+    control_world_quiet(&world, SECOND);
+    assert_int_equal(gf_member_error(world.procs[2].member)->peer, 1);
+    control_world_close(&world);
+}
+
+/* .. also where it closed before the coordinator had taken the generation over. */
+TEST(who_closed_before_a_takeover_is_told_after_it)
+{
+    control_world_open(&world, 2, 1);
+    control_world_quiet(&world, SECOND);
+    for (uint32_t i = 0; i < 2; i++) world.procs[i].hangs = true;
+    control_world_coordinator_end(&world);
+    for (uint32_t i = 0; i < 2; i++) control_world_turn(&world, i);
+    world.procs[0].stopped = true;
+    control_world_coordinator_begin(&world);
+    control_world_quiet(&world, 300 * CONTROL_MS);
+    gf_member_bye(world.procs[1].member);
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    world.procs[0].stopped = false;
+    control_world_quiet(&world, 500 * CONTROL_MS);
+    const struct control_closed *closed = gf_member_closed(world.procs[0].member);
+    assert_true((closed != NULL) && (closed->rank == 1));
+    control_world_close(&world);
+}
+
+/* What a process that is of no generation does to a job that runs, whose coordinator was begun anew
+ * and has not taken it over yet. */
+static const struct newcomer_row {
+    const char *name;
+    bool differs;  /* else it gives up */
+    bool is_first; /* it comes before any member */
+    gf_status code;
+} newcomer_rows[] = {
+    {"that_was_given_other_things", true, false, GF_ERR_MISMATCH},
+    {"that_was_given_other_things_and_comes_first", true, true, GF_ERR_MISMATCH},
+    {"that_gives_up", false, false, GF_ERR_TIMEOUT},
+};
+
+static void newcomer_row_run(const struct newcomer_row *row)
+{
+    control_world_open_growing(&world, 2, 1, 3, GF_RANK_NONE);
+    control_world_quiet(&world, SECOND);
+    control_world_coordinator_end(&world);
+    for (uint32_t i = 0; i < 2; i++) control_world_turn(&world, i);
+    world.procs[0].stopped = row->is_first;
+    world.procs[1].stopped = true; /* the takeover waits for it */
+    control_world_coordinator_begin(&world);
+    control_world_quiet(&world, 300 * CONTROL_MS);
+    world.tensors_hash = row->differs ? 1 : 0;
+    uint32_t spare = control_world_start(&world, 2, false);
+    control_world_quiet(&world, 300 * CONTROL_MS);
+    if (!row->differs) gf_member_fault(world.procs[spare].member, &control_stuck, true);
+    world.procs[0].stopped = false;
+    control_world_quiet(&world, 300 * CONTROL_MS);
+    world.procs[1].stopped = false;
+    control_world_quiet(&world, SECOND);
+    for (uint32_t i = 0; i < 2; i++)
+        if (control_world_state(&world, i) != GF_MEMBER_WORKS)
+            fail_msg("%s: %s", row->name, gf_member_error(world.procs[i].member)->text);
+    assert_int_equal(world.procs[0].number, 1);
+    assert_int_equal(gf_member_error(world.procs[spare].member)->code, row->code);
+    control_world_close(&world);
+}
+
+TEST(a_newcomer_ends_no_job_that_is_not_taken_over_yet)
+{
+    for (uint32_t i = 0; i < LENGTH(newcomer_rows); i++) newcomer_row_run(&newcomer_rows[i]);
+}
+
+TEST(a_failure_that_only_one_had_heard_of_is_told_after_a_takeover)
+{
+    struct control_ready ready = {.progress = {.applied = 1}};
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    for (uint32_t i = 0; i < 3; i++) world.procs[i].hangs = true;
+    control_world_coordinator_end(&world);
+    control_world_quiet(&world, 50 * CONTROL_MS);
+    world.procs[1].stopped = true; /* the last that is awaited */
+    gf_member_ready(world.procs[0].member, &ready);
+    control_world_coordinator_begin(&world);
+    control_world_quiet(&world, 300 * CONTROL_MS);
+    world.procs[1].stopped = false;
+    control_world_quiet(&world, 200 * CONTROL_MS);
+    assert_true(gf_member_is_found(world.procs[2].member) || (world.procs[2].number == 2) ||
+                (control_world_state(&world, 2) >= GF_MEMBER_READY) ||
+                (control_world_state(&world, 2) == GF_MEMBER_LISTED));
+    control_world_close(&world);
+}
+
+/* ---- it was stopped ---- */
+
+TEST(a_coordinator_that_was_stopped_cuts_nobody_on_waking)
+{
+    for (uint32_t stands_still = 0; stands_still < 2; stands_still++) {
+        control_world_open(&world, 3, 1);
+        control_world_quiet(&world, SECOND);
+        if (stands_still) {
+            for (uint32_t i = 0; i < 3; i++) world.procs[i].hangs = true;
+            gf_member_fault(world.procs[0].member, &control_stuck, false);
+            control_world_quiet(&world, 10 * CONTROL_MS);
+        }
+        uint64_t for_ns = (stands_still ? 3 : 30) * SECOND;
+        for (uint64_t spent_ns = 0; spent_ns < for_ns; spent_ns += 5 * CONTROL_MS)
+            for (uint32_t i = 0; i < 3; i++) control_world_turn(&world, i);
+        world.now_ns += for_ns;
+        for (uint32_t i = 0; i < 3; i++) world.procs[i].hangs = false;
+        control_world_quiet(&world, 5 * SECOND);
+        control_all_work(&world, 3);
+        assert_int_equal(world.procs[0].number, 1 + stands_still);
+        control_world_close(&world);
+    }
+}
+
+/* .. nor one that is not READY yet: the whole host was stopped, and rank 1 with it. */
+TEST(a_coordinator_that_was_stopped_in_a_regroup_leaves_nobody_out_on_waking)
+{
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    world.procs[1].stopped = true;
+    control_world_kill(&world, 2);
+    control_wait_for(&world, 0, GF_MEMBER_READY);
+    for (uint32_t i = 0; i < 600; i++) control_world_turn(&world, 0);
+    world.now_ns += 3 * SECOND;
+    control_world_coordinate(&world);
+    world.procs[1].stopped = false;
+    world.procs[1].now_ns = world.now_ns;
+    control_world_quiet(&world, SECOND);
+    control_all_work(&world, 2);
+    assert_int_equal(world.procs[0].number, 2);
+    control_world_close(&world);
+}
