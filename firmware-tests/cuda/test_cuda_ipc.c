@@ -1,12 +1,12 @@
 /* Device memory exported to another process, through the real CUDA driver file on the CUDA library
  * without a GPU: what one writes the other reads, also once the exporter was killed; each call
- * fails once and is named, and nothing is left. How the descriptor gets there: test_node_memory.
+ * fails once and is named, and nothing is left. How the descriptor gets there: test_node_offers.
  * suite: slow */
+#include "firmware-tests/support/open_files.h"
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/cuda/cuda_fixture.h"
 #include "drivers/base/carried.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -119,15 +119,6 @@ static gf_status import_and_read(uint32_t *first_out)
     return status;
 }
 
-static uint32_t descriptors_count(void)
-{
-    DIR *all = opendir("/proc/self/fd");
-    uint32_t count = 0;
-    while (readdir(all) != NULL) count++;
-    (void)closedir(all);
-    return count;
-}
-
 static void open_fixture(const char *first)
 {
     cuda_fixture_init(&f, first, NULL);
@@ -138,7 +129,7 @@ TEST(what_one_process_writes_another_reads)
 {
     for (uint32_t time = 0; time < 2; time++) { /* given back, it can be imported anew */
         uint32_t first = 0;
-        uint32_t open = descriptors_count();
+        uint32_t open = open_files();
         open_fixture(NULL);
         assert_true(f.gpu->exports);
         assert_int_equal(import_and_read(&first), GF_OK);
@@ -147,7 +138,7 @@ TEST(what_one_process_writes_another_reads)
         for (uint32_t i = 0; i < WORDS; i++) assert_int_equal(pinned[i], 7000 + i);
         cuda_fixture_end(&f, pinned);
         assert_string_equal(f.log, "");
-        assert_int_equal(descriptors_count(), open);
+        assert_int_equal(open_files(), open);
     }
 }
 
@@ -217,7 +208,7 @@ TEST(each_call_fails_once_and_is_named)
                 {"cuMemAddressFree:1:400", NULL}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         uint32_t first;
-        uint32_t open = descriptors_count();
+        uint32_t open = open_files();
         char failure[96];
         char closing[128];
         (void)snprintf(failure, sizeof failure, "GF_FAKE_CUDA_FAIL=%s", rows[i].failure);
@@ -234,7 +225,7 @@ TEST(each_call_fails_once_and_is_named)
             assert_non_null(strstr(f.log, closing));
         assert_int_equal(f.fake->live().imported, 0);
         cuda_fixture_end(&f, pinned);
-        assert_int_equal(descriptors_count(), open);
+        assert_int_equal(open_files(), open);
     }
 }
 
@@ -243,7 +234,7 @@ TEST(an_exporter_that_is_refused_says_so)
 {
     unsigned char handle[GF_GPU_HANDLE_BYTES];
     int descriptor = -1;
-    uint32_t open = descriptors_count();
+    uint32_t open = open_files();
     open_fixture("GF_FAKE_CUDA_FAIL=cuMemExportToShareableHandle:1:801");
     assert_int_equal(gf_gpu_cuda.export_arena(f.gpu, handle, &descriptor), GF_ERR_DEVICE);
     assert_non_null(strstr(f.gpu->fault.text, "cuMemExportToShareableHandle failed"));
@@ -257,7 +248,7 @@ TEST(an_exporter_that_is_refused_says_so)
     assert_int_equal(gf_gpu_cuda.export_arena(f.gpu, handle, &descriptor), GF_ERR_DEVICE);
     assert_non_null(strstr(f.gpu->fault.text, "its memory has no descriptor"));
     cuda_fixture_end(&f, pinned);
-    assert_int_equal(descriptors_count(), open);
+    assert_int_equal(open_files(), open);
 }
 
 /* Entering and leaving the context may fail too: then nothing stays open. */

@@ -2,6 +2,8 @@
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/node_ranks.h"
 
+#include <sys/wait.h>
+
 #include "drivers/base/clock.h"
 
 #define TRIES 1000000u
@@ -89,4 +91,71 @@ gf_status node_ranks_end(struct node_rank *ranks, uint32_t world, uint32_t rank,
         status = gf_node_test(ranks[rank].node, &ranks[rank].reqs[req]);
     }
     return status;
+}
+
+void node_send(struct node_rank *ranks, uint32_t from, uint32_t to, uint64_t tag, const void *at,
+               size_t bytes, uint32_t req)
+{
+    assert_int_equal(
+        gf_node_send_post(ranks[from].node, to, tag, at, bytes, &ranks[from].reqs[req]), GF_OK);
+}
+
+void node_recv(struct node_rank *ranks, uint32_t to, uint32_t from, uint64_t tag, void *at,
+               size_t bytes, uint32_t req)
+{
+    assert_int_equal(gf_node_recv_post(ranks[to].node, from, tag, at, bytes, &ranks[to].reqs[req]),
+                     GF_OK);
+}
+
+void node_progress(struct node_rank *ranks, uint32_t world)
+{
+    for (int i = 0; i < 100; i++)
+        for (uint32_t r = 0; r < world; r++) (void)gf_node_progress(ranks[r].node);
+}
+
+gf_status node_test(struct node_rank *ranks, uint32_t rank, uint32_t req)
+{
+    return gf_node_test(ranks[rank].node, &ranks[rank].reqs[req]);
+}
+
+void node_fill(unsigned char *to, size_t bytes, uint32_t seed)
+{
+    for (size_t i = 0; i < bytes; i++)
+        to[i] = (unsigned char)((i * 2654435761u + seed * 40503u) >> 11);
+}
+
+bool node_filled(const unsigned char *from, size_t bytes, uint32_t seed)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (from[i] != (unsigned char)((i * 2654435761u + seed * 40503u) >> 11)) return false;
+    return true;
+}
+
+int node_child_ended(pid_t child)
+{
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+gf_status node_meet(struct node_rank *one, int pipes[2][2])
+{
+    const uint32_t own = one->rank;
+    const uint32_t peer = 1 - own;
+    const size_t bytes = sizeof one->offer;
+    unsigned char theirs[GF_NODE_OFFER_BYTES];
+    gf_status status = node_rank_open(one);
+    if (status != GF_OK) return status;
+    gf_node_offer_put(one->node, one->offer);
+    if ((write(pipes[own][1], one->offer, bytes) != (ssize_t)bytes) ||
+        (read(pipes[peer][0], theirs, bytes) != (ssize_t)bytes))
+        return GF_ERR_SYSTEM;
+    do status = gf_node_connect(one->node, peer, theirs, bytes, node_now_ns());
+    while (status == GF_AGAIN);
+    return status;
+}
+
+void node_pipes_close(int pipes[2][2])
+{
+    for (int i = 0; i < 4; i++) (void)close(pipes[i / 2][i % 2]);
 }

@@ -2,10 +2,10 @@
  * suite: slow */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/channel_hub.h"
+#include "firmware-tests/support/open_files.h"
 #include "firmware-tests/support/tcp_keys.h"
 #include "firmware-tests/support/tcp_middle.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
@@ -286,16 +286,6 @@ TEST(a_nonce_sent_to_another_proves_nothing)
     assert_int_equal(heard[0].connected, 0);
 }
 
-static uint32_t descriptors(void)
-{
-    uint32_t count = 0;
-    DIR *dir = opendir("/proc/self/fd");
-    assert_non_null(dir);
-    while (readdir(dir) != NULL) count++;
-    (void)closedir(dir);
-    return count;
-}
-
 /* What stranger number i does. False: he has gone. */
 static bool misbehaves(int fd, uint32_t i, const char *key)
 {
@@ -337,7 +327,7 @@ static void strangers_come(const char *key, uint32_t count)
     memset(open_fds, -1, sizeof open_fds);
     hub_clear_open();
     coordinate(key);
-    uint32_t descriptors_before = descriptors();
+    uint32_t descriptors_before = open_files();
     size_t allocated_before = mallinfo2().uordblks;
     for (uint32_t i = 0; i < count; i++) {
         int *fd = &open_fds[opened++ % open_max];
@@ -360,7 +350,7 @@ static void strangers_come(const char *key, uint32_t count)
     assert_int_equal(mallinfo2().uordblks, allocated_before);
     for (int t = 0; t < 100; t++) hub_turn();
     /* Ends of 5 connections on both sides, two epolls for each of the 5 members. */
-    HUB_UNTIL(descriptors() == descriptors_before + 20);
+    HUB_UNTIL(open_files() == descriptors_before + 20);
     assert_int_equal(heard[0].ended, 0);
     for (uint32_t rank = 1; rank < 6; rank++) {
         assert_int_equal(gf_channel_tcp.send(hub.ends[rank], 0, 1, "x", 1), GF_OK);

@@ -2,13 +2,13 @@
  * reset and closed, and so does each request while it is under way: the link says so by name, the
  * peer goes on, nothing is left open. program_ucx_faults.c meets the calls on the way to UCX.
  * suite: slow */
+#include "firmware-tests/support/open_files.h"
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/ucx/ucx_faults.h"
 #include "firmware-tests/support/ucx_ranks.h"
 
 #include "drivers/base/clock.h"
 
-#include <dirent.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -111,15 +111,6 @@ static gf_status used(struct ranks_one *one, uint32_t life)
             return status;
     }
     return GF_OK;
-}
-
-static uint32_t open_files(void)
-{
-    uint32_t count = 0;
-    DIR *folder = opendir("/proc/self/fd");
-    while (readdir(folder) != NULL) count++;
-    (void)closedir(folder);
-    return count;
 }
 
 /* What is under way ends: UCX's tcp aborts (an assertion in tcp_ep.c) where a worker ends while it
