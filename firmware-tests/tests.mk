@@ -226,7 +226,8 @@ check-clang: ## compile everything with clang, warnings as errors
 
 check-valgrind: tests ## the arena and configuration suites under valgrind
 	@BUILD=$(BUILD) WRAP="valgrind -q --error-exitcode=9" sh firmware-tests/support/run.sh \
-	    $(filter %/test_arena %/test_layout %/test_pool %/test_config %/test_config_tensors %/test_settings,$(TESTS))
+	    $(filter %/test_arena %/test_layout %/test_pool %/test_config %/test_config_wrong %/test_config_open \
+        %/test_config_tensors %/test_settings,$(TESTS))
 
 audit: $(LIB) ## fail if the library takes from libc or elsewhere what firmware-tests/support/audit_allowed does not list
 	@sh firmware-tests/support/audit.sh $(LIB)

@@ -37,3 +37,20 @@ int file_folder_remove(void **state)
     (void)unlink(file_path);
     return rmdir(folder);
 }
+
+gf_status file_load(const char *text, struct gf_config *config_out)
+{
+    file_write(text, strlen(text));
+    file_error[0] = '\0';
+    return gf_config_load(file_path, config_out, file_error);
+}
+
+void file_refused(const char *text, int line, const char *part)
+{
+    struct gf_config config;
+    memset(&config, 0x5a, sizeof config);
+    if (file_load(text, &config) != GF_ERR_CONFIG) fail_msg("not refused: %s", text);
+    file_error_check(line, part);
+    for (size_t i = 0; i < sizeof config; i++)
+        assert_int_equal(((unsigned char *)&config)[i], 0x5a);
+}
