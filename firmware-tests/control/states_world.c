@@ -37,6 +37,9 @@ void *states_member(uint32_t proc)
 
 /* ---- the channel ---- */
 
+/* support/control_world.c has another one: there all that was sent is read at the next poll, and a
+ * pipe holds 64 frames of up to 4 KiB, which is too much for a job that is saved at each step. */
+
 static bool is_coordinators(const struct gf_channel *channel)
 {
     return channel == &states->channel;
