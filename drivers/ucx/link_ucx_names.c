@@ -12,8 +12,8 @@ const char *gf_ucx_name_next(const char **list, size_t *bytes_out)
     return (name[0] != '\0') ? name : NULL;
 }
 
-/* The name is a part of another list, so it does not end with a zero byte. gf-check has the like for
- * lists that people read, with blanks and groups (check_list_has()). */
+/* The name is a part of another list, so it does not end with a zero byte. gf-check has the like
+ * for lists that people read, with blanks and groups (check_list_has()). */
 static bool has(const char *list, const char *name, size_t name_bytes)
 {
     size_t bytes;

@@ -29,8 +29,8 @@ static void rule(struct control_world *world, bool holds, const char *text)
 /* ---- the channel ---- */
 
 /* The search has a channel of its own (control/states_world.c): there a frame is read once it was
- * chosen to be delivered, frames are short and lie beside the world, and a job is copied millions of
- * times. Here all that was sent is read at the next poll, and a frame may have any size. */
+ * chosen to be delivered, frames are short and lie beside the world, and a job is copied millions
+ * of times. Here all that was sent is read at the next poll, and a frame may have any size. */
 
 static struct control_proc *proc_of(struct gf_channel *channel)
 {

@@ -75,10 +75,11 @@ reads="$reads operation_name algorithm_name log_stderr error_text struct_bytes"
     for folder in firmware-tests/*/; do
         case $folders in *" $(basename "$folder") "*) ;; *) echo "folder $folder 1" ;; esac
     done
-    # C and CUDA have the layout of clang-format, below, which lets comments be: they end at column 100, too.
-    sources 'c|h|cu|cuh' |
+    # C and CUDA have the layout of clang-format, below, which lets comments be: they end at column 100, too, and so do
+    # makefiles.
+    { sources 'c|h|cu|cuh|mk'; echo Makefile; } |
         xargs awk 'length > 100 { n[FILENAME]++ } END { for (f in n) print "width", f, n[f] }'
-    { sources 'sh|py|awk'; echo Makefile; echo firmware-tests/tests.mk; } |
+    sources 'sh|py|awk' |
         xargs awk 'length > 120 { f = FILENAME; sub(/\/[^\/]*$/, "", f); n[f]++ } END { for (f in n) print "width", f, n[f] }'
     grep -v test_tidy "$scratch/code" | xargs grep -cE '\b(TODO|FIXME|XXX)\b' | awk -F: '$2 > 0 { print "todo", $1, $2 }'
     for folder in . lib ops drivers config firmware-tests tools; do

@@ -82,7 +82,8 @@ void check_control_alone(struct check_report *report, const struct check_job *jo
  * devices that no link has chosen from are items, too. */
 bool check_item_next(const char **at, char *item_out, size_t item_bytes);
 /* Is name one of the items of list? UCX's driver asks the like of its own lists (has() of
- * link_ucx_names.c), which have neither blanks nor groups; no tool includes that driver's folder. */
+ * link_ucx_names.c), which have neither blanks nor groups; no tool includes that driver's
+ * folder. */
 bool check_list_has(const char *list, const char *name);
 
 /* check_node.c */
