@@ -229,7 +229,7 @@ tidy: ## the rules of the tree: includes, READMEs, headers, layout; SHRINK=1 sho
 check-states: ## coordinator and members searched by two processes, SECONDS=600 each (states.h)
 	@$(MAKE) --no-print-directory -s -j2 $(STATES)
 	@$(STATES) $(or $(SECONDS),600) & $(STATES) $(or $(SECONDS),600) 10 1000000007 && wait $$!
-CONTROL_SUITES := $(notdir $(basename $(shell grep -lE 'support/control_(suite|world).h' \
+CONTROL_SUITES := $(notdir $(basename $(shell grep -lE 'support/control_(suite|w)' \
                     $(wildcard firmware-tests/control/test_*.c))))
 check-states-mutants: ## planted defects, MUTANTS=200 seeded changes of lib/control: what finds them
 	@$(MAKE) --no-print-directory -s -j2 $(STATES) $(call program,test_states $(CONTROL_SUITES))

@@ -2,38 +2,48 @@
 """Changes of lib/control/ that the search of states.h, or a suite, must find.
 
 mutants.py planted [NAME]: defects against the rules of lib/control/README.md, each of which must be found, by the
-search of make check, or by the suites of control_suite.h, or else by that of make check-states
+suites in one thread, by the search of make check, or else by that of make check-states
 mutants.py COUNT SEED [MINUTES [search]]: seeded changes of a token and deleted statements: the share that is found by
-the suites of control_suite.h (linked into one program), by the search of make check (test_states: so many transitions,
-whatever the machine), and by the suites over the simulated network (SUITES), in this order, each up to the first
-failure; `search`: by the search alone.
-A row each is added to $BUILD/states/mutants-SEED.tsv: what, by whom it was found, seconds of the processor. Mutants
-that have a row are not tried again, so a run may be ended, and goes on where it was; after MINUTES it ends by itself.
+the suites that run in one thread (WORLD), by the search of make check (test_states: so many transitions, whatever the
+machine), and by the suites over the simulated network (SUITES), in this order, each up to the first failure; `search`:
+by the search alone. JOBS=2 are tried at once. A row each is added to $BUILD/states/mutants-SEED.tsv: what, by whom it
+was found, seconds of the processor. Mutants that have a row are not tried again, so a run may be ended, and goes on
+where it was; after MINUTES it ends by itself. In the end all that nothing found are told once more.
 mutants.py again SEED: those of that table that nothing found are tried once more, with the same lib/control.
+mutants.py draw COUNT SEED: what would be tried, and what is left out.
 Each is one object, linked in front of the library into a program of its own in $BUILD/states. A mutant that gives the
-same object, or does not compile, is replaced by the next. Ends with 1 where a planted defect is not found.
+same object, does not compile, or is no defect (is_no_defect()) is replaced by the next. Ends with 1 where a planted
+defect is not found. An object has the compiler's checks of array bounds and shifts, as check-long's sanitizers have.
 """
-import glob, os, random, re, resource, shutil, signal, subprocess, sys, time
+import glob, multiprocessing, os, random, re, resource, shutil, signal, subprocess, sys, time
 
 BUILD = os.environ.get("BUILD", "build")
 OUT = "%s/states/%d" % (BUILD, os.getpid())  # a folder of this run's own
 CC = os.environ.get("CC", "gcc").split()
 FLAGS = "-std=c11 -D_GNU_SOURCE -w -O1 -g0 -ffunction-sections -fno-strict-aliasing".split()
 FLAGS += "-I. -Ilib -Idrivers/base -Iconfig".split()
-SEARCH = [BUILD + "/firmware-tests/control/%s.o" % n
-          for n in "program_states states_world states_member states_rules states_search".split()]
-FILES = ["lib/control/%s.c" % n
-         for n in "calls coordinator coordinator_send coordinator_take edges frames inquiry member offer patience "
-                  "location looks".split()]
+FLAGS += "-fsanitize=bounds,null,shift -fsanitize-undefined-trap-on-error".split()
+
+
+def object_of(source):
+    return "%s/%s.o" % (BUILD, source[:-2])
+
+
+# the face that lib/core sees is of the suites of lib/core, as is what a process without a coordinator does
+FILES = [f for f in sorted(glob.glob("lib/control/*.c")) if os.path.basename(f) not in ("control.c", "alone.c")]
+SEARCH = [object_of(f) for f in ["firmware-tests/control/program_states.c"] +
+          sorted(glob.glob("firmware-tests/control/states*.c"))]
 MAIN = BUILD + "/firmware-tests/support/suite_main.o"
 CHECK = [BUILD + "/firmware-tests/control/test_states.o", MAIN] + SEARCH[1:]
-SUITE = ["%s/%s.o" % (BUILD, path[:-2]) for path in sorted(glob.glob("firmware-tests/control/test_*.c"))
-         if re.search("support/control_(suite|world).h", open(path).read())]
-SUITE += [BUILD + "/firmware-tests/support/control_%s.o" % n for n in ("suite", "world")] + [MAIN]
 LIBS = [BUILD + "/libgradientflow.a", "-lconfig", "-lsodium", "-ldl", "-lrt", "-lm", "-pthread"]
 TEST_LIBS = [BUILD + "/libtest.a", BUILD + "/libgradientflow_sim.a"]
-SUITES = "leave join_death regroup_commit failure suspended rejoin control_many coordinator regroup edges".split()
-PLANTED = {  # a defect, after the number of its rule in the contract: its file, and what stands for what
+WORLD = sorted((f for f in glob.glob("firmware-tests/control/test_*.c")
+                if re.search(r'"firmware-tests/support/control_(suite|w)', open(f).read())), key=os.path.getsize)
+SUITES = ["firmware-tests/control/test_%s.c" % n for n in
+          "leave join_death regroup_commit failure suspended rejoin control_many coordinator regroup edges".split()]
+SUITES = [f for f in SUITES if os.path.exists(f) and f not in WORLD]
+SUITES.insert(-1, "firmware-tests/soak/test_soak.c")
+PLANTED = {  # a defect, after the number of its rule in the contract: its file, as it was once, and what stands for what
     "1: a job is begun anew beside a process that is of a generation":
         ["coordinator", ("        if ((row->waits || is_away) && (row->offer.standing.generation != 0))"
                          " return false;\n",
@@ -67,7 +77,7 @@ PLANTED = {  # a defect, after the number of its rule in the contract: its file,
         ["coordinator", ("(row->said == CONTROL_SAID_BYE) || control_has_died(row) || row->cut;",
                          "(row->said == CONTROL_SAID_BYE);")],
 }
-TOKEN = re.compile(r"""(?P<skip>/\*.*?\*/|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|^\s*\#[^\n]*)
+TOKEN = re.compile(r"""(?P<skip>/\*.*?\*/|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|^\s*\#(?:[^\n]*\\\n)*[^\n]*)
                      |(?P<number>\b\d+u?\b)|(?P<word>[A-Za-z_]\w*)
                      |(?P<op>\+\+|--|->|[-+*/%&|^<>=!]=|&&|\|\||<<|>>|[-+*/%&|<>!])
                      |(?P<other>\S)""", re.S | re.M | re.X)
@@ -90,6 +100,29 @@ def sites(text):
     for m in re.finditer(r"^ +((?!return|break|else|case|for|if|while|const|static|struct|bool|uint|\(void\))"
                          r"[a-z][^;{}\n]*;)$", text, re.M):
         yield m.start(1), m.group(1), ";"
+
+
+def around(text, at, size):
+    """what stands to the left and to the right of it, up to the next && || ? : , ; = or the end of a condition"""
+    left = re.split(r"&&|\|\||[?:;{}]|(?<![<>=!])=(?!=)", text[max(0, at - 200):at])[-1]
+    return left, re.split(r"&&|\|\||[?:;{}]", text[at + size:at + 200])[0]
+
+
+def is_no_defect(text, at, old, new):
+    """why nobody could see it, whatever he does; None: somebody could. Few rules, and narrow ones: what changes a text,
+    a line of a log, or a time by more than a nanosecond stays in."""
+    left, right = around(text, at, len(old))
+    line = text[text.rfind("\n", 0, at) + 1:text.find("\n", at)]
+    time = r"\b\w*(_ns|_NS)\b"
+    if re.match(r"[<>]=?$", old) and re.search(time, left) and re.search(time, right):
+        return "two times that are equal to the nanosecond: no rule says which of the two goes first"
+    if re.match(r"\d{6,}$", old) and re.search(time, line):
+        return "a time by one nanosecond"
+    if re.search(r"\bGF_ASSERT\(", line) and not new.startswith("if"):
+        return "an assertion, which tells of another defect and does nothing where there is none"
+    if re.match(r" +char \w+\[\d+\]", line) and old.isdigit() and text[at - 1] == "[":
+        return "a buffer for a text has a byte more"
+    return None
 
 
 def build(path, text):
@@ -137,23 +170,24 @@ def spent_s():
     return spent.ru_utime + spent.ru_stime
 
 
-def suite_found():
-    """a suite of control_suite.h, if one fails with the mutant that was built last; None: none does"""
-    said = found(link(SUITE), 20, "ERROR ")
-    return None if said is None else "test_control_*: " + said
+def suite_found(source, seconds=40):
+    """how this suite fails with the mutant that was built last; None: it does not"""
+    text = open(source).read()
+    wraps = re.findall(r"^ \* link: wrap ([a-z0-9_ ]*[a-z0-9_])", text, re.M)
+    objects = [object_of(source), MAIN]
+    said = found(link(objects, *("-Wl,--wrap=" + wrap for wrap in " ".join(wraps).split()), *TEST_LIBS), seconds,
+                 "ERROR ")
+    return None if said is None else "%s: %s" % (os.path.basename(source)[:-2], said)
+
+
+def world_found():
+    return next(filter(None, map(suite_found, WORLD)), None)
 
 
 def suites_found(path):
     """.. and the other ones; test_edges, which takes longest, for what decides whose fault it is"""
-    for name in SUITES if re.search("edges|inquiry|looks", path) else SUITES[:-1]:
-        source = open("firmware-tests/control/test_%s.c" % name).read()
-        wraps = re.findall(r"^ \* link: wrap ([a-z0-9_ ]*[a-z0-9_])", source, re.M)
-        objects = [BUILD + "/firmware-tests/control/test_%s.o" % name, MAIN]
-        said = found(link(objects, *("-Wl,--wrap=" + wrap for wrap in " ".join(wraps).split()), *TEST_LIBS), 40,
-                     "ERROR ")
-        if said is not None:
-            return "test_%s: %s" % (name, said)
-    return None
+    is_fault = re.search("edges|inquiry|looks|fault|find|lag|silen", os.path.basename(path))
+    return next(filter(None, map(suite_found, SUITES if is_fault else SUITES[:-1])), None)
 
 
 def planted(only):
@@ -161,13 +195,14 @@ def planted(only):
     for name, (file, *changes) in PLANTED.items():
         if only not in name:
             continue
-        path = "lib/control/%s.c" % file
-        text = open(path).read()
+        texts = {path: open(path).read() for path in FILES}
+        path = next((p for p in FILES if changes[0][0] in texts[p]), file)
+        text = texts.get(path, "")
         for old, new in changes:
             assert text.count(old) >= 1, name + ": " + path + " has changed"
             text = text.replace(old, new)
         assert build(path, text) is not None, name + ": it is none"
-        said = (found(link(CHECK), 20, "ERROR: ") or suite_found() or
+        said = (found(link(CHECK), 20, "ERROR: ") or world_found() or
                 found(link(SEARCH), 200, "does not hold", "120"))
         missed += said is None
         print("%s planted: %s: %s" % ("ok" if said else "not ok", name, said or "it was not found"), flush=True)
@@ -177,46 +212,72 @@ def planted(only):
 def tried(path, at, old, new, with_suites):
     """the row of a mutant, or None where it is none"""
     text = open(path).read()
-    if build(path, text[:at] + new + text[at + len(old):]) is None:
+    if is_no_defect(text, at, old, new) or build(path, text[:at] + new + text[at + len(old):]) is None:
         return None
     began_s = spent_s()
-    by = suite_found() if with_suites else None
-    kind = "control"
+    by = world_found() if with_suites else None
+    kind = "world"
     if by is None:
         by, kind = found(link(CHECK), 20, "ERROR: "), "search"
     if by is None and with_suites:
         by, kind = suites_found(path), "suites"
     change = "%s -> %s" % (" ".join(old.split()), new or "nothing")
-    return ["MISSED" if by is None else kind, "%s:%d" % (path, text.count("\n", 0, at) + 1), change, by or "",
-            "%.1f" % (spent_s() - began_s)]
+    return ["MISSED" if by is None else kind, "%s:%d" % (path, text.count("\n", 0, at) + 1), change,
+            " ".join((by or "").split()), "%.1f" % (spent_s() - began_s)]
+
+
+def drawing(seed):
+    every = [(path, *site) for path in FILES for site in sites(open(path).read())]
+    random.Random(seed).shuffle(every)
+    return [("%d %s %d" % (number, path, at), path, at, old, new)
+            for number, (path, at, old, new) in enumerate(every)]
+
+
+def worker_begin():
+    global OUT
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    OUT = "%s/%d" % (OUT, os.getpid())
+    os.makedirs(OUT)
+
+
+def worker_try(task):
+    key, path, at, old, new, with_suites = task
+    return [key] + (tried(path, at, old, new, with_suites) or ["none"])
 
 
 def drawn(count, seed, minutes, with_suites):
-    every = [(path, *site) for path in FILES for site in sites(open(path).read())]
-    random.Random(seed).shuffle(every)
+    every = drawing(seed)
     until = time.monotonic() + 60 * minutes
     table = "%s/states/mutants-%d.tsv" % (BUILD, seed)
     rows = [line.rstrip("\n").split("\t") for line in open(table)] if os.path.exists(table) else []
     known = {row[0] for row in rows}
-    with open(table, "a") as out:
-        for number, (path, at, old, new) in enumerate(every):
-            key = "%d %s %d" % (number, path, at)
-            if sum(row[1] != "none" for row in rows) >= count or time.monotonic() > until:
-                break
-            if key in known:
-                continue
-            rows.append([key] + (tried(path, at, old, new, with_suites) or ["none"]))
+    tasks = [(*site, with_suites) for site in every if site[0] not in known]
+    with open(table, "a") as out, multiprocessing.Pool(int(os.environ.get("JOBS", "2")), worker_begin) as pool:
+        results = pool.imap(worker_try, tasks)  # in order: the first `count` of the draw, however many are at work
+        while sum(row[1] != "none" for row in rows) < count and time.monotonic() < until and len(rows) < len(every):
+            rows.append(next(results))
             print(*rows[-1], sep="\t", file=out, flush=True)
             if rows[-1][1] != "none":
                 print(*rows[-1][1:], sep="  ", flush=True)
+        pool.terminate()
     tell([row[1:] for row in rows if row[1] != "none"], "of %d that there are" % len(every))
 
 
+def draw_tell(count, seed):
+    for _, path, at, old, new in drawing(seed)[:count]:
+        text = open(path).read()
+        print("%s:%d  %s -> %s  %s" % (path, text.count("\n", 0, at) + 1, " ".join(old.split()), new or "nothing",
+                                       is_no_defect(text, at, old, new) or ""))
+
+
 def tell(rows, of):
-    by = {kind: sum(row[0] == kind for row in rows) for kind in ("control", "search", "suites")}
-    print("%d of %d found (%s): %d by test_control_*, %d more by the search, %d more by the other suites; "
-          "%.0f s of the processor" % (sum(by.values()), len(rows), of, by["control"], by["search"], by["suites"],
-                         sum(float(row[4]) for row in rows)))
+    by = {kind: sum(row[0] == kind for row in rows) for kind in ("world", "search", "suites")}
+    for row in rows:
+        if row[0] == "MISSED":
+            print("nothing found %s  %s" % (row[1], row[2]))
+    print("%d of %d found (%s): %d by suites in one thread, %d more by the search, %d more by the other suites; %.0f s "
+          "of the processor" % (sum(by.values()), len(rows), of, by["world"], by["search"], by["suites"],
+                                sum(float(row[4]) for row in rows)))
 
 
 def again(seed):
@@ -226,14 +287,18 @@ def again(seed):
         _, path, at = key.split()
         for site, old, new in sites(open(path).read()) if kind == "MISSED" else ():
             if (site == int(at)) and (change == "%s -> %s" % (" ".join(old.split()), new or "nothing")):
-                tries.append(tried(path, site, old, new, True))
-                print(*tries[-1], sep="  ", flush=True)
+                row = tried(path, site, old, new, True)
+                tries += [] if row is None else [row]
+                print(*(row or ["none"]), sep="  ", flush=True)
     tell(tries, "of those that nothing had found")
 
 
 def main(arguments):
     if arguments[0] == "again":
         again(int(arguments[1]))
+        return 0
+    if arguments[0] == "draw":
+        draw_tell(int(arguments[1]), int(arguments[2]))
         return 0
     if arguments[0] == "planted":
         return planted(arguments[1] if len(arguments) > 1 else "") > 0

@@ -26,7 +26,7 @@
 
 /* Called by the macros before main(): name is not copied. More than SUITE_TESTS_MAX tests end the
  * program. */
-#define SUITE_TESTS_MAX 256u
+#define SUITE_TESTS_MAX 128u
 void suite_add(int line, const char *name, CMUnitTestFunction run);
 void suite_around(CMFixtureFunction before, CMFixtureFunction after);
 
