@@ -45,37 +45,36 @@ SUITES = [f for f in SUITES if os.path.exists(f) and f not in WORLD]
 SUITES.insert(-1, "firmware-tests/soak/test_soak.c")
 PLANTED = {  # a defect, after the number of its rule in the contract: its file, as it was once, and what stands for what
     "1: a job is begun anew beside a process that is of a generation":
-        ["coordinator", ("        if ((row->waits || is_away) && (row->offer.standing.generation != 0))"
-                         " return false;\n",
-                         "        (void)is_away;\n")],
+        ["first_join", ("        if ((row->waits || is_away) && (row->offer.standing.generation != 0))"
+                        " return false;\n",
+                        "        (void)is_away;\n")],
     "2: a connection that broke is an end of its process":
         ["coordinator_take", ("row->ended = !row->is_reset && (event->end != GF_CHANNEL_BROKE);",
                               "row->ended = true;")],
     "3: a list without whole weights":
-        ["coordinator", ("if (row->progress.partial == 0) return HOLDS_WEIGHTS;", "return HOLDS_WEIGHTS;")],
+        ["list", ("if (row->progress.partial == 0) return HOLDS_WEIGHTS;", "return HOLDS_WEIGHTS;")],
     "3: an old list is told":
-        ["coordinator", ("c->rows[id].owed &= ~(1u << CONTROL_LIST);", ";"),
-         ("    row->owed &= ~(1u << CONTROL_LIST);\n", "")],
+        ["list", ("c->rows[id].owed &= ~(1u << CONTROL_LIST);", ";")],
     "3: a list names ids and not processes":
-        ["coordinator_take", ("row->listed = 0; /* another process was on the list */", ";")],
+        ["coordinator_offer", ("row->listed = 0; /* another process was on the list */", ";")],
     "4: who was cut comes in again":
         ["coordinator_send", ("bool banned = (row->banned == row->process);", "bool banned = false;")],
     "5: two processes of an id":
-        ["coordinator_take", ("if (!lives || offer->rejoins || !fresh) return true;", "return true;")],
+        ["coordinator_offer", ("if (!lives || offer->rejoins || !fresh) return true;", "return true;")],
     "6: the clock of a coordinator goes on while it is not polled":
         ["coordinator", ("(gap_ns < CONTROL_NAP_NS) ? gap_ns : CONTROL_NAP_NS", "gap_ns")],
     "6: silence counts while nobody is connected":
         ["member", ("waits && member->connected && (member->now_ns", "waits && (member->now_ns")],
     "7: a generation is taken over with some of its members":
-        ["coordinator_take", ("return (here == of->world) && (list == of->list);", "return here > 0;")],
+        ["takeover", ("return (here == of->world) && (list == of->list);", "return here > 0;")],
     "7: a number is given twice":
-        ["coordinator_take", ("if (offer.standing.listed > c->used) c->used = offer.standing.listed;", ";")],
+        ["coordinator_offer", ("if (offer.standing.listed > c->used) c->used = offer.standing.listed;", ";")],
     "8: the host of the coordinator is cut":
         ["edges", ("(row->edges == 0) || !control_may_be_cut(c, c->rank_ids[a])", "row->edges == 0"),
          ("if (host_has > most) {", "if (false) {")],
     "9: a rank that died is awaited at the end":
-        ["coordinator", ("(row->said == CONTROL_SAID_BYE) || control_has_died(row) || row->cut;",
-                         "(row->said == CONTROL_SAID_BYE);")],
+        ["finding", ("(row->said == CONTROL_SAID_BYE) || control_has_died(row) || row->cut;",
+                     "(row->said == CONTROL_SAID_BYE);")],
 }
 TOKEN = re.compile(r"""(?P<skip>/\*.*?\*/|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|^\s*\#(?:[^\n]*\\\n)*[^\n]*)
                      |(?P<number>\b\d+u?\b)|(?P<word>[A-Za-z_]\w*)

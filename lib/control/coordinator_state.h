@@ -1,7 +1,6 @@
-/* What the files of the coordinator share: coordinator*.c, inquiry.c, edges.c, looks.c, offer.c,
- * calls.c and location.c. `said` is the
- * last frame of a member that changes its state (READY, FAULT, BYE); `owe` marks a frame that a
- * member is to get. */
+/* What the files of the coordinator share: each of them but offer.c has a section of declarations
+ * below. `said` is the last frame of a member that changes its state (READY, FAULT, BYE); `owe`
+ * marks a frame that a member is to get. */
 #ifndef GF_COORDINATOR_STATE_H
 #define GF_COORDINATOR_STATE_H
 
@@ -177,6 +176,13 @@ static inline bool control_is_listed(const struct gf_coordinator *c, const struc
 {
     return c->listing && (row->listed == c->next);
 }
+/* .. and its endpoint for it is whole. */
+static inline bool control_endpoint_is_here(const struct gf_coordinator *c,
+                                            const struct control_row *row)
+{
+    return (row->endpoint_for == c->next) && (row->connection != CONTROL_NONE) &&
+           (row->endpoint_have == row->endpoint_total);
+}
 static inline bool control_may_be_cut(const struct gf_coordinator *c, uint32_t id)
 {
     return id != c->setup.host_id;
@@ -188,23 +194,74 @@ static inline unsigned char *control_endpoint(const struct gf_coordinator *c, bo
     size_t side = of_list ? 1 - c->side : c->side;
     return c->endpoints + (side * c->setup.id_count + id) * c->setup.endpoint_bytes_max;
 }
-/* The end of its connection, of which its process may live on. */
-void gf_control_lost(struct gf_coordinator *c, struct control_row *row);
 uint32_t gf_control_joiner_count(
     const struct gf_coordinator *c); /* processes that wait to come in */
 void gf_control_enter(struct gf_coordinator *c, gf_coordinator_state state);
-/* The finding: all members hear it; then the job goes on without those that are cut, or ends. */
-void gf_control_decide(struct gf_coordinator *c, const struct gf_error *error, bool is_final);
-
 /* What a process that is no member is shown. */
 void gf_control_shown(const struct gf_coordinator *c, struct control_shown *shown_out);
+
+/* ---- finding.c ---- */
 /* One with nothing filled in but these, and the place of nobody. */
 struct gf_error gf_coordinator_error(const struct gf_coordinator *c, gf_status code, uint32_t peer);
+/* The finding: all members hear it; then the job goes on without those that are cut, or ends. */
+void gf_control_decide(struct gf_coordinator *c, const struct gf_error *error, bool is_final);
+/* The job ends, for this reason. */
+void gf_control_end(struct gf_coordinator *c, gf_status code, uint32_t rank, const char *text);
+/* Where each member that lives has closed in good order. True: the job has ended. */
+bool gf_control_end_if_closed(struct gf_coordinator *c);
+/* The coordinator goes with its host, so nobody goes on without it. True: the job has ended. */
+bool gf_control_end_if_host_is_late(struct gf_coordinator *c);
+
+/* ---- deaths.c ---- */
+/* The connection of this process has ended. The process may live on. */
+void gf_control_lost(struct gf_coordinator *c, struct control_row *row);
+/* Whose connection was reset, and who has not dialled again in time, counts as ended. */
+void gf_control_resets_check(struct gf_coordinator *c);
+/* Where a process of the generation has ended nothing needs to be asked. True: one has. */
+bool gf_control_deaths_check(struct gf_coordinator *c);
+/* Where all others have closed, who says nothing is not waited for. */
+void gf_control_silent_leave(struct gf_coordinator *c);
+
+/* ---- list.c ---- */
+void gf_control_gather_poll(struct gf_coordinator *c);
+/* The list of all that may be on it, unless the job ends, or others must be awaited. */
+void gf_control_list_make(struct gf_coordinator *c);
+
+/* ---- generation.c ---- */
+/* All endpoints of the list are here. */
+void gf_control_generation_begin(struct gf_coordinator *c);
+
+/* ---- first_join.c ---- */
+/* All ranks are here, and nobody has been of a generation before. */
+bool gf_control_first_is_whole(const struct gf_coordinator *c);
+/* The deadline has passed: the job ends, and the missing ranks are named. */
+void gf_control_end_first_join(struct gf_coordinator *c);
+/* Where a process has ended before the first generation. True: the job has ended. */
+bool gf_control_end_if_first_died(struct gf_coordinator *c);
+
+/* ---- takeover.c ---- */
+/* Before a takeover: somebody who is here was of a generation, so the job runs. */
+bool gf_control_job_may_run(const struct gf_coordinator *c);
+/* With the offer of this row, is its generation whole? Then it is taken over. */
+void gf_control_takeover_try(struct gf_coordinator *c, const struct control_row *row);
+/* Where a generation could not be taken over before the deadline. True: the job has ended. */
+bool gf_control_end_takeover(struct gf_coordinator *c);
+/* Somebody is READY after a failure that the others may not have heard of. */
+void gf_control_failure_check(struct gf_coordinator *c);
+/* A process of another generation than the one under way hears that it was left out. */
+void gf_control_left_out_tell(struct control_row *row);
+
+/* ---- coordinator_offer.c ---- */
+void gf_control_offer_take(struct gf_coordinator *c, uint32_t connection, struct gf_get *get);
+/* A process that is of no generation here: it waits, if it was given what the others were. */
+void gf_control_waits_take(struct gf_coordinator *c, struct control_row *row);
 
 /* ---- coordinator_take.c ---- */
 /* Takes what the channel has; *more_out: there is more than one poll takes. An error: the channel
  * as a whole has failed. */
 gf_status gf_control_events(struct gf_coordinator *c, bool *more_out);
+/* The others hear that the rank of this row has closed. */
+void gf_control_closed_tell(struct gf_coordinator *c, const struct control_row *row);
 
 /* ---- coordinator_send.c ---- */
 void gf_control_owe(struct control_row *row, control_frame frame);

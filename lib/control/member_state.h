@@ -1,4 +1,4 @@
-/* The state of a member: for member.c, and for the state search of the tests, which saves and
+/* The state of a member: for member*.c, and for the state search of the tests, which saves and
  * compares it. */
 #ifndef GF_MEMBER_STATE_H
 #define GF_MEMBER_STATE_H
@@ -59,5 +59,38 @@ struct gf_member {
     unsigned char *endpoints; /* [id_count][endpoint_bytes_max] */
     unsigned char scratch[GF_CHANNEL_PAYLOAD_MAX];
 };
+
+#define MEMBER_STATUS_NS UINT64_C(100000000) /* STATUS: at most so often, where something changed */
+#define MEMBER_REDIAL_NS UINT64_C(50000000)  /* and up to twice as long, drawn anew each time */
+
+/* ---- member.c ---- */
+static inline bool member_is_over(const struct gf_member *member)
+{
+    return member->state >= GF_MEMBER_GONE;
+}
+/* Whom a text names: the rank that hosts the coordinator; GF_RANK_NONE: the coordinator. */
+static inline uint32_t member_coordinator_rank(const struct gf_member *member)
+{
+    return member->setup.host_id;
+}
+void gf_member_enter(struct gf_member *member, gf_member_state state);
+/* This member ends for a reason that it has found itself. */
+__attribute__((format(printf, 4, 5))) void gf_member_end(struct gf_member *member, gf_status code,
+                                                         uint32_t peer, const char *format, ...);
+
+/* ---- member_take.c ---- */
+/* Takes what the channel has. */
+void gf_member_events_take(struct gf_member *member);
+
+/* ---- member_send.c ---- */
+/* Follows the report, which the owner keeps up to date; gap_ns: since the last poll. */
+void gf_member_report_follow(struct gf_member *member, uint64_t gap_ns);
+void gf_member_status_owe(struct gf_member *member); /* .. where it is time to */
+/* What its link says now, and what it has failed for. */
+void gf_member_edges_ask(const struct gf_member *member, const struct gf_error *seen,
+                         struct control_edges *edges);
+uint64_t gf_member_first_unbegun(const struct gf_member *member);
+/* Sends what is owed, as far as there is room. */
+void gf_member_flush(struct gf_member *member);
 
 #endif
