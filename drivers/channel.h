@@ -88,7 +88,7 @@ struct gf_channel_driver {
      * failed, and then `fault` has the reason and keeps it. Bounded work. */
     bool (*poll)(struct gf_channel *channel, uint64_t now_ns, struct gf_channel_event *event_out);
     /* Copies the payload. GF_FULL: the connection has no room now and nothing was taken, so that
-     * the sender keeps the frame and sends it at a later turn. GF_ERR_PEER: there is no such
+     * the sender keeps the frame and sends it in a later poll. GF_ERR_PEER: there is no such
      * connection; ENDED follows or was given. */
     gf_status (*send)(struct gf_channel *channel, uint32_t connection, uint32_t frame_kind,
                       const void *payload, uint32_t size_bytes);

@@ -6,9 +6,9 @@
  * to three times as fast as the way below.
  *
  * The CRC instruction takes a word each cycle and gives its result three cycles later. So large
- * data is read in three lanes at once, and the three results are joined: the remainder of a lane
+ * data is read in three stripes at once, and the three results are joined: the remainder of a stripe
  * is multiplied by x to the number of bits that follow it, modulo the polynomial, and added to
- * that of the next lane. */
+ * that of the next stripe. */
 #include "drivers/checksum.h"
 
 #include <stdbool.h>
@@ -102,15 +102,15 @@ static bool has_crc(void)
 #endif
 
 #if defined(CRC_TARGET)
-#define LANE_BYTES 4096u
-#define LANE_FACTOR UINT32_C(0x35d73a62) /* x to the power of 8 * LANE_BYTES */
+#define STRIPE_BYTES 4096u
+#define STRIPE_FACTOR UINT32_C(0x35d73a62) /* x to the power of 8 * STRIPE_BYTES */
 
-/* The register after a lane of zeroes: times LANE_FACTOR. */
-static uint32_t lane_skip(uint32_t crc)
+/* The register after a stripe of zeroes: times STRIPE_FACTOR. */
+static uint32_t stripe_skip(uint32_t crc)
 {
     uint32_t product = 0;
     for (uint32_t bit = UINT32_C(1) << 31; bit != 0; bit >>= 1) {
-        if ((LANE_FACTOR & bit) != 0) product ^= crc;
+        if ((STRIPE_FACTOR & bit) != 0) product ^= crc;
         crc = (crc >> 1) ^ (POLYNOMIAL & (0u - (crc & 1u)));
     }
     return product;
@@ -127,15 +127,16 @@ CRC_TARGET static uint32_t crc32c_hardware(uint32_t crc, const void *data, size_
 {
     const unsigned char *bytes = data;
     crc = ~crc;
-    for (; size_bytes >= 3 * LANE_BYTES; bytes += 3 * LANE_BYTES, size_bytes -= 3 * LANE_BYTES) {
+    for (; size_bytes >= 3 * STRIPE_BYTES;
+         bytes += 3 * STRIPE_BYTES, size_bytes -= 3 * STRIPE_BYTES) {
         uint32_t second = 0;
         uint32_t third = 0;
-        for (size_t at = 0; at < LANE_BYTES; at += sizeof(uint64_t)) {
+        for (size_t at = 0; at < STRIPE_BYTES; at += sizeof(uint64_t)) {
             crc = CRC_WORD(crc, word_at(bytes + at));
-            second = CRC_WORD(second, word_at(bytes + LANE_BYTES + at));
-            third = CRC_WORD(third, word_at(bytes + 2 * LANE_BYTES + at));
+            second = CRC_WORD(second, word_at(bytes + STRIPE_BYTES + at));
+            third = CRC_WORD(third, word_at(bytes + 2 * STRIPE_BYTES + at));
         }
-        crc = lane_skip(lane_skip(crc) ^ second) ^ third;
+        crc = stripe_skip(stripe_skip(crc) ^ second) ^ third;
     }
     for (; size_bytes >= sizeof(uint64_t);
          bytes += sizeof(uint64_t), size_bytes -= sizeof(uint64_t))

@@ -156,11 +156,11 @@ struct gf_gpu_driver {
      * GF_ERR_DEVICE: it is not, and no leave(). */
     gf_status (*enter)(struct gf_gpu *gpu);
     gf_status (*leave)(struct gf_gpu *gpu);
-    /* One turn of the engine: between the two the first call that needs the device current may
-     * leave it so for the others. Both NULL: no call does. turn_end: GF_ERR_DEVICE, with the
+    /* Around the calls of one poll: the first of them that needs the device current may
+     * leave it so for the others. Both NULL: no call does. calls_end: GF_ERR_DEVICE, with the
      * fault. */
-    void (*turn_begin)(struct gf_gpu *gpu);
-    gf_status (*turn_end)(struct gf_gpu *gpu);
+    void (*calls_begin)(struct gf_gpu *gpu);
+    gf_status (*calls_end)(struct gf_gpu *gpu);
 };
 
 extern const struct gf_gpu_driver gf_gpu_host;

@@ -14,17 +14,17 @@
 extern "C" {
 #endif
 
-/* A tag names generation, step, buffer and move; the driver adds the sender. Two messages under way
+/* A tag names generation, step, buffer and message; the driver adds the sender. Two messages under way
  * between the same ranks never share a tag, so a lost one is never mistaken for the next. 51 bits:
- *     generation 7 | step 12 | buffer 15 | move 17        (each modulo its width)
+ *     generation 7 | step 12 | buffer 15 | message 17     (each modulo its width)
  * Fused buffers are numbered from 0; numbers from GF_TAG_BUFFER_OTHER up are vote, norms and public
  * requests. */
-#define GF_TAG_MOVE_BITS 17
+#define GF_TAG_MESSAGE_BITS 17
 #define GF_TAG_BUFFER_BITS 15
 #define GF_TAG_STEP_BITS 12
 #define GF_TAG_GENERATION_BITS 7
 #define GF_TAG_BITS \
-    (GF_TAG_MOVE_BITS + GF_TAG_BUFFER_BITS + GF_TAG_STEP_BITS + GF_TAG_GENERATION_BITS)
+    (GF_TAG_MESSAGE_BITS + GF_TAG_BUFFER_BITS + GF_TAG_STEP_BITS + GF_TAG_GENERATION_BITS)
 #define GF_TAG_BUFFER_OTHER (1u << 14)
 
 static inline uint64_t gf_tag(uint32_t generation, uint64_t step, uint32_t buffer)
@@ -32,11 +32,11 @@ static inline uint64_t gf_tag(uint32_t generation, uint64_t step, uint32_t buffe
     uint64_t tag = generation & ((1u << GF_TAG_GENERATION_BITS) - 1);
     tag = (tag << GF_TAG_STEP_BITS) | (step & ((1u << GF_TAG_STEP_BITS) - 1));
     tag = (tag << GF_TAG_BUFFER_BITS) | (buffer & ((1u << GF_TAG_BUFFER_BITS) - 1));
-    return tag << GF_TAG_MOVE_BITS;
+    return tag << GF_TAG_MESSAGE_BITS;
 }
-static inline uint64_t gf_tag_move(uint64_t tag, uint64_t move)
+static inline uint64_t gf_tag_message(uint64_t tag, uint64_t message)
 {
-    return tag | (move & ((1u << GF_TAG_MOVE_BITS) - 1));
+    return tag | (message & ((1u << GF_TAG_MESSAGE_BITS) - 1));
 }
 
 #define GF_DATA_PLACES_MAX 8u

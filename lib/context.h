@@ -54,7 +54,7 @@ struct gf_context {
     const struct gf_element_ops *ops;
     struct gf_queue coll_queue; /* collectives work on host memory, at once */
     const struct gf_element_ops *coll_ops;
-    /* the pools lie in device memory: element ops work late */
+    /* the pools lie in device memory: element ops are asynchronous */
     bool on_device;
     struct {
         gf_mem base;   /* the arena; 0 on the host */
@@ -91,7 +91,7 @@ struct gf_context {
     gf_algorithm algorithm; /* what is asked for, known when the warm-up ends (choose.h) */
     /* ranks that direct's flags are laid out for in this generation; the memory has room for
      * world_max */
-    uint32_t lane_ranks;
+    uint32_t flag_ranks;
     struct gf_wait_state wait_state;
     struct gf_polled polled;
     struct gf_failing failing;

@@ -59,7 +59,7 @@ struct gf_coll_plan {
     gf_type type;
     gf_mem data; /* [elem_count], in place; memory of the queue's, as staging is */
     uint64_t elem_count;
-    uint64_t tag;  /* gf_tag(..), moves are added */
+    uint64_t tag;  /* gf_tag(..), numbers of messages are added */
     uint64_t base; /* what check and sources call element 0 of data */
     /* How values are combined; NULL: ops->sum. Must be commutative; dst = reduce(dst, src). */
     gf_status (*reduce)(void *arg, gf_mem dst, gf_mem src, uint64_t elem_count);
@@ -79,16 +79,16 @@ struct gf_coll {
     const uint32_t *ranks;
     uint32_t size;  /* ranks in the group */
     uint32_t index; /* this rank in the group */
-    /* NULL, or gf_flow_late: element ops are done late, after `event` of the queue's device. Data
+    /* NULL, or gf_flow_async: element ops are done asynchronously, after `event` of the queue's device. Data
      * and staging are then device memory, which the link reaches. What was to be done to data
      * before start is done; what is queued when the collective fails is the owner's to wait for. Of
      * kinds made of rounds (flow.h), without reduce, and of gf_coll_direct_device. */
-    gf_status (*late)(struct gf_coll *coll, uint64_t now_ns);
+    gf_status (*async)(struct gf_coll *coll, uint64_t now_ns);
     uint32_t event;
     uint64_t timeout_ns; /* without any progress */
     uint32_t slice_bytes;
     uint32_t window; /* messages under way in each direction, at most */
-    /* a turn looks for an awaited flag as many times more before it returns */
+    /* progress() looks for an awaited flag as many times more before it returns */
     uint32_t spins;
     /* where this rank runs means something: ranks of a node tell each other */
     bool tells_core;
@@ -114,8 +114,8 @@ struct gf_coll {
     gf_status error;
     /* world rank whose message is awaited, for fault attribution; GF_RANK_NONE */
     uint32_t waits_for;
-    bool awaits_device; /* late reductions are waited for, too */
-    bool took_turn;     /* its start was its first turn: another at once is of no use */
+    bool awaits_device;    /* queued reductions are waited for, too */
+    bool start_progressed; /* start() was its first progress(): another at once is of no use */
     /* a rank that is awaited last ran on this rank's core: it needs it */
     bool awaits_core;
     uint64_t moved_ns;     /* last progress */
@@ -147,11 +147,11 @@ struct gf_coll_kind {
     void (*round)(const struct gf_coll *coll, uint32_t number, struct gf_round *round_out);
     void (*need)(const struct gf_coll_kind *kind, const struct gf_coll_limits *limits,
                  struct gf_coll_need *need_out);
-    /* Sets up its part; posts no message. GF_OK, with took_turn, or an error. */
+    /* Sets up its part; posts no message. GF_OK, with start_progressed, or an error. */
     gf_status (*start)(struct gf_coll *coll);
-    /* One turn: GF_AGAIN, GF_OK when whole, or an error. Sets moved_ns when something moved, and
+    /* As far as it goes, at most about a slice: GF_AGAIN, GF_OK when whole, or an error. Sets moved_ns when something moved, and
      * waits_for. */
-    gf_status (*turn)(struct gf_coll *coll, uint64_t now_ns);
+    gf_status (*progress)(struct gf_coll *coll, uint64_t now_ns);
 };
 
 static inline bool gf_coll_offers(const struct gf_coll_kind *kind, gf_collective collective)
@@ -177,11 +177,11 @@ extern const struct gf_coll_kind *const gf_coll_kinds[GF_ALGORITHM_COUNT];
 extern const struct gf_coll_kind gf_coll_direct_device;
 
 /* coll.c: what all share. A group of one is done at once. Everything wrong here is the owner's:
- * asserted. GF_OK: poll it, at once unless it took_turn; an error is for gf_coll_fail(). */
+ * asserted. GF_OK: poll it, at once unless start_progressed; an error is for gf_coll_fail(). */
 gf_status gf_coll_start(struct gf_coll *coll, uint64_t now_ns);
 /* GF_AGAIN; GF_OK; or the error, once every request has ended (DRAIN first). The link's progress()
  * is the caller's to call, before. While moved_ns comes out as now_ns, there may be more to do at
- * once: a turn stops after about a slice. After GF_ERR_TIMEOUT, GF_ERR_LINK or GF_ERR_MISMATCH,
+ * once: progress() stops after about a slice. After GF_ERR_TIMEOUT, GF_ERR_LINK or GF_ERR_MISMATCH,
  * waits_for is the culprit. */
 gf_status gf_coll_poll(struct gf_coll *coll, uint64_t now_ns);
 /* Goes to DRAIN with `error`: asks for cancel of every request. gf_coll_poll() then drains, as long
@@ -191,7 +191,7 @@ void gf_coll_fail(struct gf_coll *coll, gf_status error);
 
 /* Helpers for the algorithms. Post a message in slot `msg`; GF_OK, GF_AGAIN (no room) or an error.
  * Size 0 is valid and sends nothing: the slot counts as ended. peer is a group index. */
-gf_status gf_coll_post(struct gf_coll *coll, uint32_t msg, uint32_t peer, uint64_t move,
+gf_status gf_coll_post(struct gf_coll *coll, uint32_t msg, uint32_t peer, uint64_t number,
                        gf_mem data, size_t bytes, bool is_send);
 /* GF_OK once the slot's message has ended (or none was posted), GF_AGAIN, or an error. */
 gf_status gf_coll_test(struct gf_coll *coll, uint32_t msg);

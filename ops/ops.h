@@ -96,10 +96,10 @@ struct gf_element_ops {
     /* scores_f32[c] = sum of |src[i]| over chunk c of chunk_elems (the last may be short). One
      * order of adding, the same in every backend: 64 lanes (lane l adds elements l, l+64, ..), then
      * a fixed tree over the lanes (l += l+32, then l+16, .. l+1); so for each run of GF_RUN_ELEMS
-     * of a piece of piece_elems of a chunk, then the runs' sums one after the other, then the
-     * pieces'. */
+     * of a segment of segment_elems of a chunk, then the runs' sums one after the other, then the
+     * segments'. */
     gf_status (*score)(struct gf_queue *queue, gf_mem scores_f32, gf_mem src_f32,
-                       uint64_t elem_count, uint64_t chunk_elems, uint64_t piece_elems);
+                       uint64_t elem_count, uint64_t chunk_elems, uint64_t segment_elems);
     /* Sparse history. g = scale*src[i] (+ decay*weight[i]).
      *     with u:     u' = momentum*u[i] + g
      *                 h' = h[i] + (ahead*u' + g)

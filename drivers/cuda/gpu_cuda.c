@@ -68,7 +68,7 @@ gf_status gf_cuda_push(struct cuda_gpu *cuda, struct gf_fault *fault_out)
         return status;
     }
     cuda->mode_before = mode;
-    cuda->stays = cuda->turns > 0;
+    cuda->stays = cuda->calls_depth > 0;
     cuda->entered = cuda->stays ? 2 : 1;
     return GF_OK;
 }
@@ -268,15 +268,15 @@ static gf_status cuda_leave(struct gf_gpu *gpu)
     return gf_cuda_leave(cuda_of(gpu), GF_OK);
 }
 
-static void cuda_turn_begin(struct gf_gpu *gpu)
+static void cuda_calls_begin(struct gf_gpu *gpu)
 {
-    cuda_of(gpu)->turns++;
+    cuda_of(gpu)->calls_depth++;
 }
 
-static gf_status cuda_turn_end(struct gf_gpu *gpu)
+static gf_status cuda_calls_end(struct gf_gpu *gpu)
 {
     struct cuda_gpu *cuda = cuda_of(gpu);
-    if ((--cuda->turns > 0) || !cuda->stays) return GF_OK;
+    if ((--cuda->calls_depth > 0) || !cuda->stays) return GF_OK;
     cuda->stays = false;
     return gf_cuda_leave(cuda, GF_OK);
 }
@@ -303,6 +303,6 @@ const struct gf_gpu_driver gf_gpu_cuda = {
     .give_back = gf_cuda_give_back_exports,
     .enter = cuda_enter,
     .leave = cuda_leave,
-    .turn_begin = cuda_turn_begin,
-    .turn_end = cuda_turn_end,
+    .calls_begin = cuda_calls_begin,
+    .calls_end = cuda_calls_end,
 };

@@ -97,9 +97,9 @@ struct cuda_gpu {
     bool begun;   /* cuInit() was called */
     struct cuda_calls calls;
     __typeof__(&cuCtxRecordEvent) context_record; /* from 12.5 on; NULL */
-    /* so often, of which one stays until the turn ends; and the thread's mode before the first */
+    /* so often, of which one stays until calls_end(); and the thread's mode before the first */
     uint32_t entered;
-    uint32_t turns; /* of the engine, within each other */
+    uint32_t calls_depth; /* calls_begin() without its calls_end() so far */
     bool stays;
     CUstreamCaptureMode mode_before;
     uint64_t idle_ns; /* how long closing waits for the device's work */

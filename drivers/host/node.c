@@ -33,8 +33,8 @@ struct node_plan gf_node_plan_of(size_t region_bytes, uint32_t slots, uint32_t e
     at += (size_t)slots * plan.ring_words * sizeof(uint32_t);
     plan.entry_at = at;
     at += entries * sizeof(struct node_entry);
-    plan.piece_at = at;
-    at += NODE_PIECES * NODE_PIECE_BYTES;
+    plan.cell_at = at;
+    at += NODE_CELLS * NODE_CELL_BYTES;
     plan.bytes = node_round_up(at, page_bytes) + PAD_PAGES * page_bytes;
     return plan;
 }

@@ -170,22 +170,22 @@ static gf_status no_room(struct gf_node *node, size_t bytes, const char *call, i
 
 /* Linux 6.1 ends fallocate() with EINTR for any pending signal, and gives back what the call had
  * taken: under a timer of 10 ms no call for more than about ten MiB would ever succeed. So pages
- * are taken in pieces, which become smaller after each signal. Signals that arrive faster than one
+ * are taken `once` bytes a call, and fewer after each signal. Signals that arrive faster than one
  * page can be taken are an error. */
 static bool reserve(int fd, size_t bytes, size_t page_bytes)
 {
-    const size_t piece_most = node_round_up(RESERVE_BYTES, page_bytes);
-    size_t piece = piece_most;
+    const size_t once_most = node_round_up(RESERVE_BYTES, page_bytes);
+    size_t once = once_most;
     uint32_t tries = 0;
     for (size_t done = 0; done < bytes;) {
-        const size_t size = (bytes - done < piece) ? bytes - done : piece;
+        const size_t size = (bytes - done < once) ? bytes - done : once;
         if (fallocate(fd, 0, (off_t)done, (off_t)size) == 0) {
             done += size;
             tries = 0;
-            if (piece < piece_most) piece *= 2;
+            if (once < once_most) once *= 2;
         } else {
             if ((errno != EINTR) || (++tries == RESERVE_TRIES)) return false;
-            if (piece / 2 % page_bytes == 0) piece /= 2;
+            if (once / 2 % page_bytes == 0) once /= 2;
         }
     }
     return true;

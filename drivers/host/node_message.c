@@ -4,22 +4,22 @@
  * bytes and then marks the entry as taken. Where the bytes lie until then is the entry's kind:
  *
  *     ENTRY_INLINE  in the entry itself, up to NODE_INLINE_BYTES: the send has ended
- *     ENTRY_PIECE   in one piece, if there are enough free ones: the send has ended
+ *     ENTRY_CELL    in one cell, if there are enough free ones: the send has ended
  *     ENTRY_REGION  in the exchange region, where the caller has them: the send ends once the
  *                   receiver has copied them
- *     ENTRY_STREAM  in other memory: the sender fills a few pieces at a time and the receiver
+ *     ENTRY_STREAM  in other memory: the sender fills a few cells at a time and the receiver
  *                   empties them
  *
  * No message waits for another: a receiver takes announcements in the order in which they were
  * made, and keeps a list of those without a posted receive. A message without a receive gets a
- * piece only while at least half of the pieces are free.
+ * cell only while at least half of the cells are free.
  *
  * Memory order. The sender fills its entry, then stores the word of the ring, then the bell, both
  * with release. The receiver takes the bell by an exchange, reads the word with acquire, and then
  * the entry. The exchange takes the last value in the bell's order of changes: a bell that is rung
  * after it stays set, and one that was rung before it makes the word visible. The receiver stores
  * TAKEN with release after its last read; once the sender has read that with acquire, it may use
- * the entry, its pieces and the message's memory again. A sender that cancels a message stores
+ * the entry, its cells and the message's memory again. A sender that cancels a message stores
  * `revoked`, then a fence, and then perhaps something else into the message's memory. The receiver
  * reads `revoked` after its copy and a fence: if its copy holds any of these later stores it sees
  * `revoked` too, and drops the copy. */
@@ -36,14 +36,14 @@ enum req_state {
     REQ_LOOSE    /* a receive that is in no list, on its way from one to the next */
 };
 
-/* What a look at messages has come to. */
-enum turn {
-    TURN_DAMAGED, /* the link has failed */
-    TURN_NOTHING,
-    TURN_MOVED
+/* What progress() or a part of it has done. */
+enum progress {
+    PROGRESS_DAMAGED, /* the link has failed */
+    PROGRESS_NONE,
+    PROGRESS_MADE
 };
 
-enum entry_kind { ENTRY_INLINE, ENTRY_PIECE, ENTRY_REGION, ENTRY_STREAM };
+enum entry_kind { ENTRY_INLINE, ENTRY_CELL, ENTRY_REGION, ENTRY_STREAM };
 
 #define ENTRY_NONE UINT32_MAX
 
@@ -93,14 +93,14 @@ static void req_end(struct gf_node *node, struct node_list *list, struct gf_node
 }
 
 /* A peer's memory holds an impossible value. The link fails with the first such finding. */
-static enum turn damaged(struct gf_node *node, const struct node_pair *pair, const char *what)
+static enum progress damaged(struct gf_node *node, const struct node_pair *pair, const char *what)
 {
     if (node->link->failed == GF_OK)
         node->link->failed =
             gf_node_fault(node, GF_ERR_LINK, pair->peer, "progress",
                           "the memory that rank %u shares with rank %u is damaged: %s", pair->peer,
                           node->rank, what);
-    return TURN_DAMAGED;
+    return PROGRESS_DAMAGED;
 }
 
 /* Wakes the peer if it sleeps. The fence stands between a store for the peer and the read of its
@@ -122,8 +122,8 @@ static struct node_entry *own_entry(const struct gf_node *node, uint32_t entry)
 static void entry_give(struct gf_node *node, uint32_t entry)
 {
     struct node_own *own = &node->own[entry];
-    while (own->piece_count > 0)
-        node->piece_stack[node->free_pieces++] = own->pieces[--own->piece_count];
+    while (own->cell_count > 0)
+        node->cell_stack[node->free_cells++] = own->cells[--own->cell_count];
     node->entry_stack[node->free_entries++] = (uint16_t)entry;
 }
 
@@ -158,17 +158,17 @@ static void detach(struct gf_node *node, uint32_t entry)
 static uint32_t entry_take(struct gf_node *node)
 {
     if (node->detached_count > NODE_DETACHED_MAX / 4) detached_check(node, 2);
-    if ((node->free_entries == 0) || (node->free_pieces < NODE_PIECES / 2))
+    if ((node->free_entries == 0) || (node->free_cells < NODE_CELLS / 2))
         detached_check(node, node->detached_count);
     return (node->free_entries == 0) ? ENTRY_NONE : node->entry_stack[--node->free_entries];
 }
 
-static uint32_t piece_take(struct gf_node *node, uint32_t entry)
+static uint32_t cell_take(struct gf_node *node, uint32_t entry)
 {
     struct node_own *own = &node->own[entry];
-    uint16_t piece = node->piece_stack[--node->free_pieces];
-    own->pieces[own->piece_count++] = piece;
-    return piece;
+    uint16_t cell = node->cell_stack[--node->free_cells];
+    own->cells[own->cell_count++] = cell;
+    return cell;
 }
 
 /* Ends the request if the receiver has taken its entry. True: it has ended. */
@@ -212,9 +212,8 @@ static bool may_detach(const struct gf_node *node)
 static enum entry_kind kind_of(const struct gf_node *node, const void *data, size_t size_bytes)
 {
     if (size_bytes <= NODE_INLINE_BYTES) return ENTRY_INLINE;
-    if ((size_bytes <= NODE_PIECE_BYTES) && may_detach(node) &&
-        (node->free_pieces > NODE_PIECES / 2))
-        return ENTRY_PIECE;
+    if ((size_bytes <= NODE_CELL_BYTES) && may_detach(node) && (node->free_cells > NODE_CELLS / 2))
+        return ENTRY_CELL;
     return in_region(node, data, size_bytes) ? ENTRY_REGION : ENTRY_STREAM;
 }
 
@@ -229,37 +228,37 @@ static void announce(struct gf_node *node, struct node_pair *pair, uint32_t entr
     peer_wake(node, pair);
 }
 
-/* Fills pieces that the receiver has emptied. TURN_MOVED: at least one. A message that has no
- * receive yet leaves half of the pieces to others. */
-static enum turn stream_fill(struct gf_node *node, struct gf_node_req *req)
+/* Fills cells that the receiver has emptied. PROGRESS_MADE: at least one. A message that has no
+ * receive yet leaves half of the cells to others. */
+static enum progress stream_fill(struct gf_node *node, struct gf_node_req *req)
 {
     struct node_entry *entry = own_entry(node, req->entry);
     struct node_own *own = &node->own[req->entry];
     const struct node_pair *pair = node_pair_of(node, req->peer);
     uint64_t taken = __atomic_load_n(&entry->taken_bytes, __ATOMIC_ACQUIRE);
     bool wanted = __atomic_load_n(&entry->state, __ATOMIC_RELAXED) != NODE_ENTRY_ANNOUNCED;
-    enum turn status = TURN_NOTHING;
+    enum progress status = PROGRESS_NONE;
     if (taken > req->done_bytes) return damaged(node, pair, "more was taken than was there");
     while (req->done_bytes < req->size_bytes) {
         size_t left = req->size_bytes - req->done_bytes;
-        size_t bytes = (left < NODE_PIECE_BYTES) ? left : NODE_PIECE_BYTES;
-        uint32_t slot = (uint32_t)(req->done_bytes / NODE_PIECE_BYTES % NODE_STREAM_PIECES);
-        if (req->done_bytes - taken > (NODE_STREAM_PIECES - 1) * NODE_PIECE_BYTES) break;
-        if (slot >= own->piece_count) {
+        size_t bytes = (left < NODE_CELL_BYTES) ? left : NODE_CELL_BYTES;
+        uint32_t slot = (uint32_t)(req->done_bytes / NODE_CELL_BYTES % NODE_STREAM_CELLS);
+        if (req->done_bytes - taken > (NODE_STREAM_CELLS - 1) * NODE_CELL_BYTES) break;
+        if (slot >= own->cell_count) {
             detached_check(node, 4);
-            if (node->free_pieces <= (wanted ? 0 : NODE_PIECES / 2)) break;
-            entry->stream.pieces[slot] = piece_take(node, req->entry);
+            if (node->free_cells <= (wanted ? 0 : NODE_CELLS / 2)) break;
+            entry->stream.cells[slot] = cell_take(node, req->entry);
         }
-        memcpy(node->memory + node_piece_at(&node->plan, own->pieces[slot]),
+        memcpy(node->memory + node_cell_at(&node->plan, own->cells[slot]),
                req->data + req->done_bytes, bytes);
         req->done_bytes += bytes;
         __atomic_store_n(&entry->stream.filled_bytes, req->done_bytes, __ATOMIC_RELEASE);
-        status = TURN_MOVED;
+        status = PROGRESS_MADE;
     }
     return status;
 }
 
-/* The bytes of an ENTRY_INLINE or ENTRY_PIECE are copied to `offset` in this rank's memory, and the
+/* The bytes of an ENTRY_INLINE or ENTRY_CELL are copied to `offset` in this rank's memory, and the
  * send has ended. While too many such entries wait for their receivers, it ends once its entry is
  * taken. */
 static void send_copy(struct gf_node *node, struct gf_node_req *req, uint64_t offset)
@@ -286,7 +285,7 @@ static void send_region(struct gf_node *node, struct gf_node_req *req)
 static void send_stream(struct gf_node *node, struct gf_node_req *req)
 {
     struct node_entry *entry = own_entry(node, req->entry);
-    entry->where = NODE_WHERE_PIECES;
+    entry->where = NODE_WHERE_CELLS;
     entry->awaited = 1;
     entry->stream.filled_bytes = 0;
     req_begin(node, req, &node->streams, REQ_STREAM);
@@ -318,9 +317,7 @@ gf_status gf_node_send_post(struct gf_node *node, uint32_t to, uint64_t tag, con
                                 .state = REQ_ENDED};
     switch (kind_of(node, data, size_bytes)) {
     case ENTRY_INLINE: send_copy(node, req, (uint64_t)(entry->bytes - node->memory)); break;
-    case ENTRY_PIECE:
-        send_copy(node, req, node_piece_at(&node->plan, piece_take(node, index)));
-        break;
+    case ENTRY_CELL: send_copy(node, req, node_cell_at(&node->plan, cell_take(node, index))); break;
     case ENTRY_REGION: send_region(node, req); break;
     case ENTRY_STREAM: send_stream(node, req); break;
     }
@@ -352,34 +349,33 @@ static void whole_copy(struct gf_node *node, const struct node_pair *pair, struc
     node->copied_bytes += bytes;
 }
 
-/* What the sender has filled of a message in pieces. TURN_NOTHING: nothing more than before. */
-static enum turn stream_copy(struct gf_node *node, const struct node_pair *pair,
-                             struct gf_node_req *req)
+/* What the sender has filled of a message in cells. PROGRESS_NONE: nothing more than before. */
+static enum progress stream_copy(struct gf_node *node, const struct node_pair *pair,
+                                 struct gf_node_req *req)
 {
     struct node_entry *entry = node_entry_of(pair->memory, &pair->plan, req->entry);
     uint64_t filled = __atomic_load_n(&entry->stream.filled_bytes, __ATOMIC_ACQUIRE);
     if ((filled < req->done_bytes) || (filled > req->size_bytes) ||
-        (filled - req->done_bytes > NODE_STREAM_PIECES * NODE_PIECE_BYTES))
-        return damaged(node, pair, "pieces of a message do not follow each other");
+        (filled - req->done_bytes > NODE_STREAM_CELLS * NODE_CELL_BYTES))
+        return damaged(node, pair, "cells of a message do not follow each other");
     if (filled == req->done_bytes) {
-        if (__atomic_load_n(&entry->revoked, __ATOMIC_RELAXED) == 0) return TURN_NOTHING;
+        if (__atomic_load_n(&entry->revoked, __ATOMIC_RELAXED) == 0) return PROGRESS_NONE;
         req->done_bytes = req->size_bytes; /* pull() drops it */
-        return TURN_MOVED;
+        return PROGRESS_MADE;
     }
     while (req->done_bytes < filled) {
         size_t left = filled - req->done_bytes;
-        size_t bytes = (left < NODE_PIECE_BYTES) ? left : NODE_PIECE_BYTES;
-        uint32_t slot = (uint32_t)(req->done_bytes / NODE_PIECE_BYTES % NODE_STREAM_PIECES);
-        uint32_t piece = __atomic_load_n(&entry->stream.pieces[slot], __ATOMIC_RELAXED);
-        if (piece >= NODE_PIECES) return damaged(node, pair, "there is no such piece");
-        memcpy(req->data + req->done_bytes, pair->memory + node_piece_at(&pair->plan, piece),
-               bytes);
+        size_t bytes = (left < NODE_CELL_BYTES) ? left : NODE_CELL_BYTES;
+        uint32_t slot = (uint32_t)(req->done_bytes / NODE_CELL_BYTES % NODE_STREAM_CELLS);
+        uint32_t cell = __atomic_load_n(&entry->stream.cells[slot], __ATOMIC_RELAXED);
+        if (cell >= NODE_CELLS) return damaged(node, pair, "there is no such cell");
+        memcpy(req->data + req->done_bytes, pair->memory + node_cell_at(&pair->plan, cell), bytes);
         req->done_bytes += bytes;
         node->copied_bytes += bytes;
         __atomic_store_n(&entry->taken_bytes, req->done_bytes, __ATOMIC_RELEASE);
     }
     if (req->done_bytes < req->size_bytes) peer_wake(node, pair);
-    return TURN_MOVED;
+    return PROGRESS_MADE;
 }
 
 /* The message was cancelled: its receive leaves the list, as if nothing had come for it. */
@@ -390,30 +386,30 @@ static void pull_revoked(struct gf_node *node, struct gf_node_req *req)
     req->state = REQ_LOOSE;
 }
 
-/* Copies some of a message that is matched. TURN_MOVED: the receive may have ended, or be REQ_LOOSE
- * because the message was cancelled; TURN_NOTHING: there is nothing to copy yet. */
-static enum turn pull(struct gf_node *node, struct gf_node_req *req)
+/* Copies some of a message that is matched. PROGRESS_MADE: the receive may have ended, or be REQ_LOOSE
+ * because the message was cancelled; PROGRESS_NONE: there is nothing to copy yet. */
+static enum progress pull(struct gf_node *node, struct gf_node_req *req)
 {
     struct node_pair *pair = node_pair_of(node, req->peer);
     struct node_entry *entry = node_entry_of(pair->memory, &pair->plan, req->entry);
-    enum turn status = TURN_MOVED;
-    if (req->where != NODE_WHERE_PIECES)
+    enum progress status = PROGRESS_MADE;
+    if (req->where != NODE_WHERE_CELLS)
         whole_copy(node, pair, req);
     else
         status = stream_copy(node, pair, req);
-    if ((status != TURN_MOVED) || (req->done_bytes < req->size_bytes)) return status;
+    if ((status != PROGRESS_MADE) || (req->done_bytes < req->size_bytes)) return status;
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
     if (__atomic_load_n(&entry->revoked, __ATOMIC_RELAXED) != 0)
         pull_revoked(node, req);
     else
         req_end(node, &node->pulling, req, GF_OK);
     entry_taken(node, pair, entry);
-    return TURN_MOVED;
+    return PROGRESS_MADE;
 }
 
 /* Gives the message of this entry to a receive that is in no list. */
-static enum turn match(struct gf_node *node, struct node_pair *pair, struct gf_node_req *req,
-                       uint32_t index)
+static enum progress match(struct gf_node *node, struct node_pair *pair, struct gf_node_req *req,
+                           uint32_t index)
 {
     struct node_entry *entry = node_entry_of(pair->memory, &pair->plan, index);
     uint64_t size_bytes = __atomic_load_n(&entry->size_bytes, __ATOMIC_RELAXED);
@@ -425,7 +421,7 @@ static enum turn match(struct gf_node *node, struct node_pair *pair, struct gf_n
     if (__atomic_load_n(&entry->revoked, __ATOMIC_RELAXED) != 0) {
         pull_revoked(node, req);
         entry_taken(node, pair, entry);
-        return TURN_MOVED;
+        return PROGRESS_MADE;
     }
     if (size_bytes != req->size_bytes) {
         req_end(node, &node->pulling, req,
@@ -434,15 +430,15 @@ static enum turn match(struct gf_node *node, struct node_pair *pair, struct gf_n
                               pair->peer, (unsigned long long)size_bytes, node->rank,
                               req->size_bytes, (unsigned long long)req->tag));
         entry_taken(node, pair, entry);
-        return TURN_MOVED;
+        return PROGRESS_MADE;
     }
-    if (where == NODE_WHERE_PIECES) {
+    if (where == NODE_WHERE_CELLS) {
         __atomic_store_n(&entry->state, NODE_ENTRY_MATCHED, __ATOMIC_RELAXED);
         peer_wake(node, pair);
     } else if ((where > pair->memory_bytes) || (size_bytes > pair->memory_bytes - where)) {
         return damaged(node, pair, "a message lies outside");
     }
-    return (size_bytes <= NODE_PIECE_BYTES) ? pull(node, req) : TURN_MOVED;
+    return (size_bytes <= NODE_CELL_BYTES) ? pull(node, req) : PROGRESS_MADE;
 }
 
 static void unexpected_add(struct node_pair *pair, uint32_t entry)
@@ -480,10 +476,10 @@ static uint32_t unexpected_take(struct node_pair *pair, uint64_t tag)
 }
 
 /* Gives a receive that is in no list the oldest message with its tag, or posts it. */
-static enum turn receive(struct gf_node *node, struct node_pair *pair, struct gf_node_req *req)
+static enum progress receive(struct gf_node *node, struct node_pair *pair, struct gf_node_req *req)
 {
-    enum turn status = TURN_MOVED;
-    while ((status != TURN_DAMAGED) && (req->state == REQ_LOOSE)) {
+    enum progress status = PROGRESS_MADE;
+    while ((status != PROGRESS_DAMAGED) && (req->state == REQ_LOOSE)) {
         uint32_t entry = unexpected_take(pair, req->tag);
         if (entry != ENTRY_NONE) {
             status = match(node, pair, req, entry);
@@ -512,58 +508,59 @@ gf_status gf_node_recv_post(struct gf_node *node, uint32_t from, uint64_t tag, v
     return GF_OK;
 }
 
-static enum turn arrived(struct gf_node *node, struct node_pair *pair, uint32_t index)
+static enum progress arrived(struct gf_node *node, struct node_pair *pair, uint32_t index)
 {
     uint64_t tag =
         __atomic_load_n(&node_entry_of(pair->memory, &pair->plan, index)->tag, __ATOMIC_RELAXED);
     struct gf_node_req *req = pair->posted.first;
-    enum turn status;
+    enum progress status;
     while ((req != NULL) && (req->tag != tag)) req = req->next;
     if (req == NULL) {
         unexpected_add(pair, index);
-        return TURN_MOVED;
+        return PROGRESS_MADE;
     }
     list_remove(&pair->posted, req);
     req->state = REQ_LOOSE;
     status = match(node, pair, req, index);
-    return (status == TURN_DAMAGED) ? status : receive(node, pair, req);
+    return (status == PROGRESS_DAMAGED) ? status : receive(node, pair, req);
 }
 
 /* Takes what a peer has announced until this call has copied enough. Then the bell stays set,
  * because there may be more. */
-static enum turn ring_take(struct gf_node *node, struct node_pair *pair, uint32_t slot)
+static enum progress ring_take(struct gf_node *node, struct node_pair *pair, uint32_t slot)
 {
     const uint32_t *ring = node_ring_of(node->memory, &node->plan, slot);
     while (node->copied_bytes < NODE_COPY_BYTES) {
         uint32_t word =
             __atomic_load_n(&ring[pair->popped % node->plan.ring_words], __ATOMIC_ACQUIRE);
         uint32_t lap = ((pair->popped / node->plan.ring_words) & 1) ^ 1;
-        enum turn status;
-        if ((word & 1) != lap) return TURN_MOVED;
+        enum progress status;
+        if ((word & 1) != lap) return PROGRESS_MADE;
         word >>= 1;
         if ((word >= node->plan.entries) || (pair->next[word] != 0))
             return damaged(node, pair, "it announces what cannot be");
         pair->popped++;
-        if ((status = arrived(node, pair, word)) == TURN_DAMAGED) return status;
+        if ((status = arrived(node, pair, word)) == PROGRESS_DAMAGED) return status;
     }
     __atomic_store_n(node_bell_of(node->memory, &node->plan, slot), 1, __ATOMIC_RELAXED);
-    return TURN_MOVED;
+    return PROGRESS_MADE;
 }
 
-/* Reads eight bells at once. TURN_MOVED: at least one rang. */
-static enum turn bells_check(struct gf_node *node)
+/* Reads eight bells at once. PROGRESS_MADE: at least one rang. */
+static enum progress bells_check(struct gf_node *node)
 {
-    enum turn answer = TURN_NOTHING;
+    enum progress answer = PROGRESS_NONE;
     for (uint32_t first = 0; first < node->pair_count; first += 8) {
         unsigned char *bells = node_bell_of(node->memory, &node->plan, first);
         if (__atomic_load_n((uint64_t *)(void *)bells, __ATOMIC_RELAXED) == 0) continue;
         for (uint32_t slot = first; (slot < first + 8) && (slot < node->pair_count); slot++) {
-            enum turn status;
+            enum progress status;
             if (__atomic_load_n(&bells[slot - first], __ATOMIC_RELAXED) == 0) continue;
             (void)__atomic_exchange_n(&bells[slot - first], 0, __ATOMIC_ACQ_REL);
             if (node->pairs[slot].memory == NULL) continue; /* refused */
-            if ((status = ring_take(node, &node->pairs[slot], slot)) == TURN_DAMAGED) return status;
-            answer = TURN_MOVED;
+            if ((status = ring_take(node, &node->pairs[slot], slot)) == PROGRESS_DAMAGED)
+                return status;
+            answer = PROGRESS_MADE;
         }
     }
     return answer;
@@ -571,51 +568,52 @@ static enum turn bells_check(struct gf_node *node)
 
 /* ---- moving ---- */
 
-static enum turn streams_move(struct gf_node *node)
+static enum progress streams_move(struct gf_node *node)
 {
-    enum turn answer = TURN_NOTHING;
+    enum progress answer = PROGRESS_NONE;
     for (struct gf_node_req *req = node->streams.first, *next; req != NULL; req = next) {
-        enum turn status;
+        enum progress status;
         next = req->next;
         if (send_check(node, req)) {
-            answer = TURN_MOVED;
+            answer = PROGRESS_MADE;
             continue;
         }
-        if ((status = stream_fill(node, req)) == TURN_DAMAGED) return status;
-        if (status == TURN_NOTHING) continue;
+        if ((status = stream_fill(node, req)) == PROGRESS_DAMAGED) return status;
+        if (status == PROGRESS_NONE) continue;
         peer_wake(node, node_pair_of(node, req->peer));
-        answer = TURN_MOVED;
+        answer = PROGRESS_MADE;
     }
     return answer;
 }
 
-static enum turn pulls_move(struct gf_node *node)
+static enum progress pulls_move(struct gf_node *node)
 {
-    enum turn answer = TURN_NOTHING;
+    enum progress answer = PROGRESS_NONE;
     for (struct gf_node_req *req = node->pulling.first, *next; req != NULL; req = next) {
-        enum turn status;
+        enum progress status;
         next = req->next;
-        if (node->copied_bytes >= NODE_COPY_BYTES) return TURN_MOVED;
+        if (node->copied_bytes >= NODE_COPY_BYTES) return PROGRESS_MADE;
         status = pull(node, req);
-        if ((status != TURN_DAMAGED) && (req->state == REQ_LOOSE))
+        if ((status != PROGRESS_DAMAGED) && (req->state == REQ_LOOSE))
             status = receive(node, node_pair_of(node, req->peer), req);
-        if (status == TURN_DAMAGED) return status;
-        if (status == TURN_MOVED) answer = TURN_MOVED;
+        if (status == PROGRESS_DAMAGED) return status;
+        if (status == PROGRESS_MADE) answer = PROGRESS_MADE;
     }
     return answer;
 }
 
-static enum turn progress(struct gf_node *node)
+static enum progress progress(struct gf_node *node)
 {
-    enum turn answer = TURN_NOTHING;
-    enum turn status;
+    enum progress answer = PROGRESS_NONE;
+    enum progress status;
     node->copied_bytes = 0;
-    if ((node->streams.first != NULL) && ((status = streams_move(node)) != TURN_NOTHING))
+    if ((node->streams.first != NULL) && ((status = streams_move(node)) != PROGRESS_NONE))
         answer = status;
-    if ((answer != TURN_DAMAGED) && (node->pulling.first != NULL) &&
-        ((status = pulls_move(node)) != TURN_NOTHING))
+    if ((answer != PROGRESS_DAMAGED) && (node->pulling.first != NULL) &&
+        ((status = pulls_move(node)) != PROGRESS_NONE))
         answer = status;
-    if ((answer != TURN_DAMAGED) && ((status = bells_check(node)) != TURN_NOTHING)) answer = status;
+    if ((answer != PROGRESS_DAMAGED) && ((status = bells_check(node)) != PROGRESS_NONE))
+        answer = status;
     return answer;
 }
 
@@ -625,7 +623,7 @@ bool gf_node_progress(struct gf_node *node)
     if (node->armed) gf_node_woken(node);
     node->armed = false;
     if ((node->unanswered > 0) || (node->device.given >= 0)) gf_node_serve(node);
-    return !node->quiesced && (progress(node) == TURN_MOVED);
+    return !node->quiesced && (progress(node) == PROGRESS_MADE);
 }
 
 gf_status gf_node_test(struct gf_node *node, struct gf_node_req *req)
@@ -682,14 +680,14 @@ void gf_node_messages_end(struct gf_node *node)
 
 void gf_node_messages_begin(struct gf_node *node)
 {
-    node->free_entries = node->free_pieces = node->detached_count = node->detached_next = 0;
+    node->free_entries = node->free_cells = node->detached_count = node->detached_next = 0;
     for (uint32_t entry = node->plan.entries; entry > 0; entry--) {
-        node->own[entry - 1].piece_count = 0;
+        node->own[entry - 1].cell_count = 0;
         node->entry_stack[node->free_entries++] = (uint16_t)(entry - 1);
     }
-    while (node->free_pieces < NODE_PIECES) {
-        node->piece_stack[node->free_pieces] = (uint16_t)(NODE_PIECES - 1 - node->free_pieces);
-        node->free_pieces++;
+    while (node->free_cells < NODE_CELLS) {
+        node->cell_stack[node->free_cells] = (uint16_t)(NODE_CELLS - 1 - node->free_cells);
+        node->free_cells++;
     }
     __atomic_store_n(&node_head_of(node->memory, &node->plan)->canary, node->canary,
                      __ATOMIC_RELEASE);
@@ -708,7 +706,7 @@ static bool check_all(struct gf_node *node)
     uint32_t under_way = node->requests_under_way;
     if (node->quiesced) return false;
     sends_check(node);
-    return (progress(node) != TURN_NOTHING) || (node->requests_under_way != under_way);
+    return (progress(node) != PROGRESS_NONE) || (node->requests_under_way != under_way);
 }
 
 /* Announces the sleep, and after a fence checks once more for what a peer stored before it could

@@ -38,7 +38,7 @@
 #define OFFER_MAGIC 0x4e464721u /* "!GFN"; a host of the other byte order reads something else */
 #define OFFER_VERSION 1u
 #define ASK_NS UINT64_C(10000000)
-#define WORDS_A_TURN 16u
+#define WORDS_A_POLL 16u
 #define SLEEPS_A_LOOK 16u
 #define FREE_LOOKS 5u /* a millisecond apart: less than other memory takes */
 #define NAME_AT offsetof(struct sockaddr_un, sun_path)
@@ -442,7 +442,7 @@ void gf_node_woken(struct gf_node *node)
 
 void gf_node_serve(struct gf_node *node)
 {
-    for (uint32_t i = 0; (i < WORDS_A_TURN) && (node->socket_fd >= 0); i++)
+    for (uint32_t i = 0; (i < WORDS_A_POLL) && (node->socket_fd >= 0); i++)
         if (!word_next(node)) return;
 }
 

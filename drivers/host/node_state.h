@@ -7,7 +7,7 @@
  * Memory of a rank, mapped by its peers; all numbers but the region's size follow from ranks_max
  * and requests_max, so they are equal on all ranks (the offer has them, and connect() compares):
  *
- *     exchange region | page | head | a pair: meet, bell | a pair: ring | entries | pieces
+ *     exchange region | page | head | a pair: meet, bell | a pair: ring | entries | cells
  *
  * A peer has a *slot* in this rank's memory, which this rank gives it when it asks for the region.
  * There the peer announces its messages: a word in the ring names an entry of *its own* table, and
@@ -31,39 +31,39 @@
 #define NODE_NAME_BYTES GF_CARRIED_NAME_BYTES /* of a socket */
 
 /* So many sends may have ended for their caller before the receiver takes them: their bytes lie in
- * the entry or in a piece. Further sends end when they are taken, however small they are, so that
+ * the entry or in a cell. Further sends end when they are taken, however small they are, so that
  * messages without a receive delay no others. */
 #define NODE_DETACHED_MAX 64u
 #define NODE_INLINE_BYTES 32u
-/* Not a power of two, so that pieces do not share cache sets. */
-#define NODE_PIECE_BYTES ((size_t)8192 + 64)
-#define NODE_PIECES 64u
-#define NODE_STREAM_PIECES 4u /* a message that leaves in pieces has so many at once, at most */
+/* Not a power of two, so that cells do not share cache sets. */
+#define NODE_CELL_BYTES ((size_t)8192 + 64)
+#define NODE_CELLS 64u
+#define NODE_STREAM_CELLS 4u /* a message that leaves in cells has so many at once, at most */
 #define NODE_COPY_BYTES ((size_t)256 << 10) /* about so much is copied in one progress() */
 
 #define NODE_LINE_BYTES 64u
 
 enum node_entry_state {
     NODE_ENTRY_ANNOUNCED,
-    NODE_ENTRY_MATCHED, /* pieces are wanted */
+    NODE_ENTRY_MATCHED, /* cells are wanted */
     NODE_ENTRY_TAKEN    /* the receiver is done with it */
 };
 
-#define NODE_WHERE_PIECES UINT64_MAX
+#define NODE_WHERE_CELLS UINT64_MAX
 
 /* Two lines: the sender writes the first, the receiver the other. */
 struct node_entry {
     uint64_t tag;
     uint64_t size_bytes;
-    uint64_t where;   /* from the begin of the sender's memory, or NODE_WHERE_PIECES */
+    uint64_t where;   /* from the begin of the sender's memory, or NODE_WHERE_CELLS */
     uint32_t revoked; /* the sender has given it up: what was read of it means nothing */
     uint32_t awaited; /* the sender waits for its end, and may sleep */
     union {
         unsigned char bytes[NODE_INLINE_BYTES];
         struct {
-            uint64_t filled_bytes;               /* of the message, so far */
-            uint32_t pieces[NODE_STREAM_PIECES]; /* where byte n lies: in piece (n /
-                                                    NODE_PIECE_BYTES) modulo these */
+            uint64_t filled_bytes;             /* of the message, so far */
+            uint32_t cells[NODE_STREAM_CELLS]; /* where byte n lies: in cell (n /
+                                                    NODE_CELL_BYTES) modulo these */
         } stream;
     };
     uint32_t state;
@@ -103,7 +103,7 @@ struct node_plan {
     size_t bell_at;
     size_t ring_at;
     size_t entry_at;
-    size_t piece_at;
+    size_t cell_at;
     size_t bytes; /* of all, in whole pages */
 };
 
@@ -179,8 +179,8 @@ struct node_pair {
 
 /* What a rank keeps of an entry of its own table. */
 struct node_own {
-    uint16_t piece_count;
-    uint16_t pieces[NODE_STREAM_PIECES];
+    uint16_t cell_count;
+    uint16_t cells[NODE_STREAM_CELLS];
 };
 
 struct gf_node {
@@ -237,10 +237,10 @@ struct gf_node {
     size_t copied_bytes; /* in this progress() */
     uint32_t requests_under_way;
     struct node_list sends;   /* whole ones that are awaited */
-    struct node_list streams; /* in pieces */
+    struct node_list streams; /* in cells */
     struct node_list pulling; /* receives that are matched */
     uint32_t free_entries;
-    uint32_t free_pieces;
+    uint32_t free_cells;
     uint32_t detached_count; /* entries that are neither free nor of a request */
     uint32_t detached_next;  /* of them, to be checked */
 
@@ -249,7 +249,7 @@ struct gf_node {
     struct node_own *own;    /* [plan.entries] */
     uint16_t *entry_stack;   /* [plan.entries], free_entries of them */
     uint16_t *detached;      /* [plan.entries] */
-    uint16_t piece_stack[NODE_PIECES];
+    uint16_t cell_stack[NODE_CELLS];
 };
 
 static inline struct node_pair *node_pair_of(const struct gf_node *node, uint32_t peer)
@@ -282,9 +282,9 @@ static inline struct node_entry *node_entry_of(unsigned char *memory, const stru
 {
     return (struct node_entry *)(void *)(memory + plan->entry_at) + entry;
 }
-static inline size_t node_piece_at(const struct node_plan *plan, uint32_t piece)
+static inline size_t node_cell_at(const struct node_plan *plan, uint32_t cell)
 {
-    return plan->piece_at + piece * NODE_PIECE_BYTES;
+    return plan->cell_at + cell * NODE_CELL_BYTES;
 }
 
 static inline size_t node_round_up(size_t bytes, size_t to)

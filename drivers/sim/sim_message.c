@@ -22,7 +22,7 @@
 
 static bool tag_has_data(const struct gf_sim *sim, uint64_t tag)
 {
-    return !sim->setup.no_data || (((tag >> GF_TAG_MOVE_BITS) & GF_TAG_BUFFER_OTHER) != 0);
+    return !sim->setup.no_data || (((tag >> GF_TAG_MESSAGE_BITS) & GF_TAG_BUFFER_OTHER) != 0);
 }
 
 static struct sim_message *message_new(size_t payload_bytes)

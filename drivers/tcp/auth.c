@@ -51,25 +51,25 @@ static gf_status file_check(const char *path, const struct stat *file, struct gf
     return GF_OK;
 }
 
-/* In pieces: a file of the largest size would be too much for the stack. */
+/* In parts: a file of the largest size would be too much for the stack. */
 static gf_status file_hash(struct gf_auth *auth_out, const char *path, int fd, off_t size,
                            struct gf_fault *fault_out)
 {
     crypto_generichash_state hash;
-    unsigned char piece[512];
+    unsigned char buffer[512];
     off_t have = 0;
     ssize_t got = 0;
     (void)crypto_generichash_init(&hash, (const unsigned char *)label_file, LABEL_BYTES,
                                   sizeof auth_out->key);
     while (have <= size) {
-        got = read(fd, piece, sizeof piece);
+        got = read(fd, buffer, sizeof buffer);
         if ((got < 0) && (errno == EINTR)) continue;
         if (got <= 0) break;
         have += got;
-        (void)crypto_generichash_update(&hash, piece, (unsigned long long)got);
+        (void)crypto_generichash_update(&hash, buffer, (unsigned long long)got);
     }
     int error = errno;
-    gf_auth_forget(piece, sizeof piece);
+    gf_auth_forget(buffer, sizeof buffer);
     if ((got == 0) && (have == size))
         (void)crypto_generichash_final(&hash, auth_out->key, sizeof auth_out->key);
     gf_auth_forget(&hash, sizeof hash);

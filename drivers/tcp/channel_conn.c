@@ -216,7 +216,7 @@ static void leaving_take(struct channel *channel, struct conn *conn)
     if (!waits || (conn->broken != 0)) gf_conn_close(channel, conn);
 }
 
-void gf_conns_leaving_turn(struct channel *channel)
+void gf_conns_leaving_progress(struct channel *channel)
 {
     uint32_t at = channel->leaving_first;
     while (at != CONN_NONE) {

@@ -186,7 +186,7 @@ static void others_look(struct channel *channel)
     gf_channel_other_job(channel, channel->other_job);
 }
 
-outcome gf_channel_dial_turn(struct channel *channel, struct gf_channel_event *event_out)
+outcome gf_channel_dial_progress(struct channel *channel, struct gf_channel_event *event_out)
 {
     struct dial *dial = &channel->dial;
     if (channel->unmet_ns == 0) return OUTCOME_NOTHING;

@@ -117,7 +117,7 @@ outcome gf_conn_take(struct channel *channel, struct conn *conn,
                      struct gf_channel_event *event_out);
 /* word: GF_FRAME_LEFT or GF_FRAME_GIVEN_UP */
 void gf_conn_leave(struct channel *channel, struct conn *conn, uint32_t word);
-void gf_conns_leaving_turn(struct channel *channel);
+void gf_conns_leaving_progress(struct channel *channel);
 void gf_conn_close(struct channel *channel, struct conn *conn);
 /* Waits, a second at most, until the kernels of the other ends have what was sent last. */
 void gf_conns_last_words(struct channel *channel);
@@ -129,7 +129,7 @@ void gf_channel_refused_count(struct channel *channel);
 
 /* channel_dial.c */
 void gf_channel_dial(struct gf_channel *channel, uint64_t now_ns);
-outcome gf_channel_dial_turn(struct channel *channel, struct gf_channel_event *event_out);
+outcome gf_channel_dial_progress(struct channel *channel, struct gf_channel_event *event_out);
 outcome gf_channel_attempt_take(struct channel *channel, uint32_t about,
                                 struct gf_channel_event *event_out);
 void gf_channel_dial_close(struct channel *channel);

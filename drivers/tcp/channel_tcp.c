@@ -175,15 +175,15 @@ static bool poll_channel(struct gf_channel *base, uint64_t now_ns,
                          struct gf_channel_event *event_out)
 {
     struct channel *channel = (struct channel *)base;
-    struct handshake_poll turn = {.rounds = 0};
+    struct handshake_poll spent = {.events = 0};
     uint32_t about;
     if (fault_of(channel) != GF_OK) return false;
     channel->now_ns = now_ns;
-    gf_conns_leaving_turn(channel);
+    gf_conns_leaving_progress(channel);
     gf_accept_poll(&channel->handshake, now_ns);
-    outcome what = gf_channel_dial_turn(channel, event_out);
+    outcome what = gf_channel_dial_progress(channel, event_out);
     while ((what == OUTCOME_NOTHING) && (fault_of(channel) == GF_OK) &&
-           gf_handshake_next(&channel->handshake, &turn, &about))
+           gf_handshake_next(&channel->handshake, &spent, &about))
         what = event_take(channel, about, event_out);
     if (what == OUTCOME_EVENT) return true;
     (void)fault_of(channel); /* the last look may have failed */

@@ -238,14 +238,14 @@ static void hello_take(struct gf_data *data, struct pending *pending)
 
 gf_status gf_data_poll(struct gf_data *data, uint64_t now_ns)
 {
-    struct handshake_poll turn = {.rounds = 0};
+    struct handshake_poll spent = {.events = 0};
     uint32_t about;
     if (!data->on) return GF_OK;
     gf_accept_poll(&data->handshake, now_ns);
     for (uint32_t i = 0; i < DATA_DIALS_MAX; i++)
         (void)gf_dial_poll(&data->handshake, &data->dials[i], now_ns);
     while ((data->handshake.fault.code == GF_OK) &&
-           gf_handshake_next(&data->handshake, &turn, &about)) {
+           gf_handshake_next(&data->handshake, &spent, &about)) {
         if ((about & HANDSHAKE_ABOUT_PENDING) == 0) {
             attempt_take(data, about, now_ns);
             continue;

@@ -32,30 +32,30 @@ gf_status gf_handshake_epoll_set(struct handshake *handshake, int operation, int
                         errno);
 }
 
-static bool stranger_next(const struct handshake *handshake, struct handshake_poll *turn,
+static bool stranger_next(const struct handshake *handshake, struct handshake_poll *spent,
                           uint32_t *about_out)
 {
     struct epoll_event event;
-    turn->at_strangers = (turn->strangers++ < HANDSHAKE_STRANGERS_A_POLL) &&
-                         (handshake->rest_until_ns == 0) &&
-                         (epoll_wait(handshake->strangers_fd, &event, 1, 0) > 0);
-    if (turn->at_strangers) *about_out = event.data.u32;
-    return turn->at_strangers;
+    spent->at_strangers = (spent->strangers++ < HANDSHAKE_STRANGERS_A_POLL) &&
+                          (handshake->rest_until_ns == 0) &&
+                          (epoll_wait(handshake->strangers_fd, &event, 1, 0) > 0);
+    if (spent->at_strangers) *about_out = event.data.u32;
+    return spent->at_strangers;
 }
 
-bool gf_handshake_next(const struct handshake *handshake, struct handshake_poll *turn,
+bool gf_handshake_next(const struct handshake *handshake, struct handshake_poll *spent,
                        uint32_t *about_out)
 {
     struct epoll_event events[2];
-    if (turn->at_strangers && stranger_next(handshake, turn, about_out)) return true;
-    while (turn->rounds++ < HANDSHAKE_ROUNDS_A_POLL) {
+    if (spent->at_strangers && stranger_next(handshake, spent, about_out)) return true;
+    while (spent->events++ < HANDSHAKE_EVENTS_A_POLL) {
         int count = epoll_wait(handshake->epoll_fd, events, 2, 0);
         if (count <= 0) return false;
         *about_out =
             events[(count == 2) && (events[0].data.u32 == HANDSHAKE_ABOUT_STRANGERS)].data.u32;
         if (*about_out != HANDSHAKE_ABOUT_STRANGERS) return true;
-        if (turn->strangers > 0) return false;
-        if (stranger_next(handshake, turn, about_out)) return true;
+        if (spent->strangers > 0) return false;
+        if (stranger_next(handshake, spent, about_out)) return true;
     }
     return false;
 }

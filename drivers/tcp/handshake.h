@@ -44,7 +44,7 @@
 #define HANDSHAKE_REASONS_NS UINT64_C(100000000)
 /* system events of pending connections: each has two, so 16 connections are served */
 #define HANDSHAKE_STRANGERS_A_POLL 32u
-#define HANDSHAKE_ROUNDS_A_POLL \
+#define HANDSHAKE_EVENTS_A_POLL \
     64u /* events of all others, where none is anything for the caller */
 #define HANDSHAKE_PENDING_SPARE 64u /* slots beside one for each process of the job */
 #define HANDSHAKE_FILES_SPARE 128u  /* descriptors that strangers leave to the process */
@@ -121,10 +121,10 @@ __attribute__((format(printf, 3, 4))) gf_status gf_handshake_because(struct hand
 /* The next event of a poll. False: there is none, or the poll had enough. The kernel rotates its
  * list of ready descriptors, so none starves; strangers are served when no other has an event. */
 struct handshake_poll {
-    uint32_t rounds, strangers; /* so far */
+    uint32_t events, strangers; /* that this poll has served so far */
     bool at_strangers;
 };
-bool gf_handshake_next(const struct handshake *handshake, struct handshake_poll *turn,
+bool gf_handshake_next(const struct handshake *handshake, struct handshake_poll *spent,
                        uint32_t *about_out);
 gf_status gf_handshake_epoll_set(struct handshake *handshake, int operation, int fd, uint32_t about,
                                  uint32_t events);

@@ -17,7 +17,7 @@
  *     a send                                      a receive
  *     QUEUED --READY known---------> SENDING      POSTED --a large one: READY leaves at once
  *       | BEGIN with all of it: ends    |           | BEGIN, or MORE under its number
- *       | BEGIN with some, or WANT      | MORE ..   | a late message has this tag: copied,
+ *       | BEGIN with some, or WANT      | MORE ..   | an unexpected message has this tag: copied,
  *       v                               v           v   and READY leaves if that was not all
  *     WAITING ------READY----------> SENDING      BEGUN --all bytes are here: ends
  *                 all bytes are the kernel's: ends
@@ -39,7 +39,7 @@
  * READYs and WANTs are no more than requests_max each, which HELLO compares.
  *
  * Why each message meets its own receive. A BEGIN meets the oldest posted receive with its tag, a
- * receive the oldest late message with its tag; READY names tag and number, and MORE repeats both.
+ * receive the oldest unexpected message with its tag; READY names tag and number, and MORE repeats both.
  * Two messages under way between two ranks never share a tag (link.h). Messages with the same tag
  * one after the other begin on stream 0 in the order of their posts. MORE on another stream may be
  * faster than the BEGIN before it, whose bytes its message still lacks; after a WANT no bytes are
@@ -68,7 +68,7 @@ _Static_assert(sizeof(struct gf_req) % 64 == 0, "requests lie in an array");
 
 #define EVENTS_MAX 32
 #define UNASKED_MAX 4      /* reads without epoll_wait() between two calls of it */
-#define TURNS_UNASKED 256u /* one call of progress() in so many asks epoll even with one stream */
+#define CALLS_UNASKED 256u /* one call of progress() in so many asks epoll even with one stream */
 #define FLUSH_NS UINT64_C(200000000) /* close() waits so long until all is sent */
 
 static struct gf_tcp_link *tcp_of(struct gf_link *link)
@@ -158,7 +158,7 @@ static gf_status recv_post(struct gf_link *link, uint32_t from, uint64_t tag, gf
     gf_status status = post_check(tcp, from, size_bytes);
     if (status != GF_OK) return status;
     /* A message that arrived before its connection ended can still be received. */
-    if (tcp->peers[from].notified && (gf_tcp_late_find(&tcp->peers[from], tag) == TCP_NONE))
+    if (tcp->peers[from].notified && (gf_tcp_unexpected_find(&tcp->peers[from], tag) == TCP_NONE))
         return gf_tcp_peer_refuse(&tcp->peers[from]);
     req_begin(tcp, req, false, from, tag, data, (uint32_t)size_bytes);
     gf_tcp_recv_begin(&tcp->peers[from], req);
@@ -228,7 +228,7 @@ static bool ready_serve(struct gf_tcp_link *tcp)
 
 /* The message that is awaited longest has most often arrived, so its socket is read without asking
  * epoll. False: no such read is of use, or epoll is due. Where this is the only stream, and the
- * kernel has room for what it sends, epoll is due once in TURNS_UNASKED calls, because connections
+ * kernel has room for what it sends, epoll is due once in CALLS_UNASKED calls, because connections
  * of strangers are reported there too. */
 static bool awaited_read(struct gf_tcp_link *tcp, bool *moved_out)
 {
@@ -237,7 +237,7 @@ static bool awaited_read(struct gf_tcp_link *tcp, bool *moved_out)
     while ((req != NULL) && req->is_send) req = req->newer;
     if (req == NULL) return false;
     stream = &tcp->peers[req->peer].streams[0];
-    bool alone = (tcp->streams_open == 1) && stream->writable && (tcp->turn % TURNS_UNASKED != 0);
+    bool alone = (tcp->streams_open == 1) && stream->writable && (tcp->calls % CALLS_UNASKED != 0);
     if (stream->fd < 0) return false;
     if (!alone && (stream->listed || (tcp->unasked == UNASKED_MAX))) return false;
     if (tcp->unasked < UNASKED_MAX) tcp->unasked++;
@@ -251,7 +251,7 @@ static bool awaited_read(struct gf_tcp_link *tcp, bool *moved_out)
 static bool streams_progress(struct gf_tcp_link *tcp)
 {
     bool moved = false;
-    tcp->turn++;
+    tcp->calls++;
     if (!awaited_read(tcp, &moved)) events_take(tcp);
     if (tcp->data_due) (void)gf_tcp_data_poll(tcp, gf_clock_monotonic.now_ns(&gf_clock_monotonic));
     moved = ready_serve(tcp) || moved;
@@ -329,8 +329,8 @@ static void lay(const struct gf_link_setup *setup, struct parts *parts)
         if (id != setup->rank) {
             at.streams = part_take(parts, setup->streams * sizeof *at.streams);
             at.early = part_take(parts, setup->requests_max * sizeof *at.early);
-            at.late =
-                part_take(parts, ((size_t)block_count + setup->requests_max) * sizeof *at.late);
+            at.unexpected = part_take(parts, ((size_t)block_count + setup->requests_max) *
+                                                 sizeof *at.unexpected);
             at.chain = part_take(parts, block_count * sizeof *at.chain);
             at.blocks = part_take(parts, (size_t)block_count * TCP_BLOCK_BYTES);
         }
@@ -428,7 +428,7 @@ static gf_status open_link(const struct gf_link_setup *setup, void *state,
     tcp->setup = filled;
     tcp->epoll_fd = -1;
     tcp->gone_ns = TCP_GONE_NS;
-    tcp->turn = 1;
+    tcp->calls = 1;
     lay(&filled, &parts);
     peers_init(tcp);
     gf_data_init(tcp->data, &tcp->setup);

@@ -29,7 +29,7 @@ void gf_tcp_peer_init(struct gf_tcp_peer *peer)
                                       .id = peer->id,
                                       .streams = peer->streams,
                                       .early = peer->early,
-                                      .late = peer->late,
+                                      .unexpected = peer->unexpected,
                                       .chain = peer->chain,
                                       .blocks = peer->blocks};
     *peer = fresh;
@@ -74,7 +74,7 @@ gf_status gf_link_tcp_adopt(struct gf_link *link, uint32_t id, uint32_t stream_i
     if (peer->ended || (stream->fd >= 0))
         return adopt_refuse(tcp, id, "adopt", 0, "that stream was there already");
     event.data.ptr = stream;
-    if (peer->open_count == 0) gf_tcp_late_init(peer);
+    if (peer->open_count == 0) gf_tcp_unexpected_init(peer);
     if (epoll_ctl(tcp->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0)
         return adopt_refuse(tcp, id, "epoll_ctl", errno, strerror(errno));
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &no_delay,
@@ -195,7 +195,7 @@ static bool peer_report(struct gf_tcp_peer *peer)
     }
     peer->queued = peer->waiting = peer->sending = peer->receives =
         (struct gf_tcp_list){NULL, NULL};
-    if (peer->open_count > 0) gf_tcp_late_keep_whole(peer);
+    if (peer->open_count > 0) gf_tcp_unexpected_keep_whole(peer);
     return moved;
 }
 

@@ -67,16 +67,16 @@ static void recv_revoke(struct gf_tcp_peer *peer, struct gf_req *req, gf_status 
 
 void gf_tcp_recv_begin(struct gf_tcp_peer *peer, struct gf_req *req)
 {
-    uint32_t late = gf_tcp_late_find(peer, req->tag);
-    if (late == TCP_NONE) {
+    uint32_t index = gf_tcp_unexpected_find(peer, req->tag);
+    if (index == TCP_NONE) {
         req->phase = TCP_RECV_POSTED;
         gf_tcp_list_add(&peer->receives, req);
         if (req->size > gf_tcp_whole_bytes_in(peer)) gf_tcp_recv_notice(peer, req);
-    } else if (peer->late[late].here) {
-        gf_tcp_late_deliver(peer, late, req);
+    } else if (peer->unexpected[index].here) {
+        gf_tcp_unexpected_deliver(peer, index, req);
     } else {
         req->phase = TCP_RECV_BOUND;
-        peer->late[late].req = req;
+        peer->unexpected[index].req = req;
     }
 }
 
@@ -163,13 +163,13 @@ static void begin_take(struct gf_tcp_stream *stream)
     }
     peer->used += blocks;
     if (req == NULL) {
-        stream->late = gf_tcp_late_add(peer, head);
-        if (stream->late == TCP_NONE) {
+        stream->unexpected = gf_tcp_unexpected_add(peer, head);
+        if (stream->unexpected == TCP_NONE) {
             gf_tcp_violated(stream, "more messages were announced than there are requests");
             return;
         }
-        if (!wants) stream->target = TCP_TO_LATE;
-        stream->block = peer->late[stream->late].block;
+        if (!wants) stream->target = TCP_TO_UNEXPECTED;
+        stream->block = peer->unexpected[stream->unexpected].block;
         stream->block_at = 0;
         return;
     }
@@ -198,9 +198,9 @@ static void more_take(struct gf_tcp_stream *stream)
     const struct gf_tcp_head *head = &stream->head;
     struct gf_req *req = (head->number != 0) ? recv_numbered(peer, head->tag, head->number) : NULL;
     if (req == NULL) {
-        uint32_t late = gf_tcp_late_find(peer, head->tag);
-        if ((late != TCP_NONE) && (peer->late[late].bytes < peer->late[late].size))
-            gf_tcp_late_drop(peer, late);
+        uint32_t index = gf_tcp_unexpected_find(peer, head->tag);
+        if ((index != TCP_NONE) && (peer->unexpected[index].bytes < peer->unexpected[index].size))
+            gf_tcp_unexpected_drop(peer, index);
         return;
     }
     if ((head->size != req->size) && (req->phase == TCP_RECV_POSTED)) {
@@ -242,10 +242,10 @@ static void frame_end(struct gf_tcp_stream *stream)
         notice_drop(peer, req);
         gf_tcp_list_remove(&peer->receives, req);
         gf_tcp_req_end(req, GF_OK);
-    } else if (target == TCP_TO_LATE) {
-        peer->late[stream->late].here = true;
-        req = peer->late[stream->late].req;
-        if (req != NULL) gf_tcp_late_deliver(peer, stream->late, req);
+    } else if (target == TCP_TO_UNEXPECTED) {
+        peer->unexpected[stream->unexpected].here = true;
+        req = peer->unexpected[stream->unexpected].req;
+        if (req != NULL) gf_tcp_unexpected_deliver(peer, stream->unexpected, req);
     }
 }
 
@@ -286,7 +286,7 @@ static void frame_begin(struct gf_tcp_stream *stream)
 
 /* ---- bytes ---- */
 
-/* Where the next bytes of the payload under way belong, as at most parts_max pieces of memory;
+/* Where the next bytes of the payload under way belong, as at most parts_max ranges of memory;
  * *bytes_out is how many bytes these hold. */
 static int payload_parts(const struct gf_tcp_stream *stream, struct iovec *parts, int parts_max,
                          uint32_t *bytes_out)
@@ -298,7 +298,7 @@ static int payload_parts(const struct gf_tcp_stream *stream, struct iovec *parts
     int count = 0;
     *bytes_out = 0;
     if (left == 0) return 0;
-    if (stream->target != TCP_TO_LATE) {
+    if (stream->target != TCP_TO_UNEXPECTED) {
         bool scratch = (stream->target == TCP_TO_NOBODY);
         if (scratch && (left > TCP_SCRATCH_BYTES)) left = TCP_SCRATCH_BYTES;
         parts[0].iov_base = scratch ? peer->link->scratch
@@ -313,7 +313,7 @@ static int payload_parts(const struct gf_tcp_stream *stream, struct iovec *parts
         uint32_t bytes = TCP_BLOCK_BYTES - at;
         uint32_t run = block;
         while ((bytes < left) &&
-               (peer->chain[run] == run + 1)) { /* adjacent blocks are one piece */
+               (peer->chain[run] == run + 1)) { /* adjacent blocks are one range */
             run++;
             bytes += TCP_BLOCK_BYTES;
         }
@@ -333,7 +333,7 @@ static void payload_advance(struct gf_tcp_stream *stream, const void *at, uint32
     const struct gf_tcp_peer *peer = stream->peer;
     if (peer->link->setup.checksum) stream->checksum = gf_crc32c(stream->checksum, at, bytes);
     stream->left -= bytes;
-    if (stream->target != TCP_TO_LATE) return;
+    if (stream->target != TCP_TO_UNEXPECTED) return;
     stream->block_at += bytes;
     while ((stream->block_at >= TCP_BLOCK_BYTES) && (stream->left > 0)) {
         stream->block_at -= TCP_BLOCK_BYTES;
@@ -399,13 +399,13 @@ static uint32_t ahead_bytes(const struct gf_tcp_stream *stream, uint32_t payload
     return TCP_IN_BYTES;
 }
 
-/* Where the next bytes of the stream are read to, as pieces of memory in the order of the stream:
+/* Where the next bytes of the stream are read to, as ranges of memory in the order of the stream:
  *
  *     a payload is under way             its destination, in[]
  *     a whole large message is expected  in[] for its header, its receive's memory, in[]
  *     otherwise                          in[]
  *
- * The last piece begins at in + TCP_HEAD_BYTES. *bytes_out is how many bytes all pieces hold. */
+ * The last range begins at in + TCP_HEAD_BYTES. *bytes_out is how many bytes all ranges hold. */
 static int read_parts(struct gf_tcp_stream *stream, struct iovec *parts, uint32_t *bytes_out)
 {
     unsigned char *in = stream->in;
@@ -431,7 +431,7 @@ static int read_parts(struct gf_tcp_stream *stream, struct iovec *parts, uint32_
     return count + 1;
 }
 
-/* Takes `got` bytes that were read into these pieces. Less than a header at the end of a piece is
+/* Takes `got` bytes that were read into these ranges. Less than a header at the end of a range is
  * kept in front of the last one, so that the header is whole there. */
 static void parts_take(struct gf_tcp_stream *stream, const struct iovec *parts, uint32_t got)
 {
@@ -476,7 +476,7 @@ static uint32_t read_some(struct gf_tcp_stream *stream)
 bool gf_tcp_stream_read(struct gf_tcp_stream *stream)
 {
     uint32_t bytes = 0;
-    while ((stream->fd >= 0) && (bytes < TCP_TURN_BYTES)) {
+    while ((stream->fd >= 0) && (bytes < TCP_PROGRESS_BYTES)) {
         uint32_t some = read_some(stream);
         bytes += some;
         if ((some == 0) || !stream->readable) break;

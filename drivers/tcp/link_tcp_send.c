@@ -332,12 +332,12 @@ bool gf_tcp_stream_write(struct gf_tcp_stream *stream)
 {
     uint32_t written = 0;
     while (!stream->peer->ended && (stream->fd >= 0) && stream->writable) {
-        if (written >= TCP_TURN_BYTES) {
+        if (written >= TCP_PROGRESS_BYTES) {
             if (gf_tcp_stream_has_work(stream)) gf_tcp_stream_list(stream);
             break;
         }
         if ((stream->batch_done == stream->batch_bytes) && !fill(stream)) break;
-        written += write_some(stream, TCP_TURN_BYTES - written);
+        written += write_some(stream, TCP_PROGRESS_BYTES - written);
     }
     return written > 0;
 }
@@ -346,11 +346,11 @@ bool gf_tcp_stream_write(struct gf_tcp_stream *stream)
  * progress() leave together then, because each packet costs more than the call that makes it. */
 static void post_write(struct gf_tcp_stream *stream)
 {
-    uint32_t turn = stream->peer->link->turn;
-    if (stream->posted_turn == turn) {
+    uint32_t call = stream->peer->link->calls;
+    if (stream->posted_call == call) {
         gf_tcp_stream_list(stream);
     } else {
-        stream->posted_turn = turn;
+        stream->posted_call = call;
         (void)gf_tcp_stream_write(stream);
     }
 }

@@ -4,7 +4,7 @@
  *     link_tcp_frame.c   headers
  *     link_tcp_send.c      sending: READY and UNREADY, beginnings of messages, and their rest
  *     link_tcp_recv.c      receiving
- *     link_tcp_late.c      messages that arrived before their receive was posted
+ *     link_tcp_unexpected.c  messages that arrived before their receive was posted
  *     link_tcp_peer.c      connections: adopting them, and how they end
  *     link_tcp_evidence.c  is the network to a peer broken?
  *     link_tcp_address.c   endpoint addresses, and which rank is dialled where
@@ -43,8 +43,8 @@
 #define TCP_OUT_PARTS_MAX (2 * TCP_BATCH_FRAMES_MAX + 1)
 #define TCP_SHARE_BYTES (64u << 10)    /* by which a stream may be ahead of another .. */
 #define TCP_SHARE_BYTES_MIN (8u << 10) /* .. at the end of a message */
-#define TCP_TURN_BYTES (1u << 20)      /* that one progress() writes, or reads, on one stream */
-#define TCP_PARTS_MAX 16               /* pieces of memory in one system call */
+#define TCP_PROGRESS_BYTES (1u << 20)  /* that one progress() writes, or reads, on one stream */
+#define TCP_PARTS_MAX 16               /* ranges of memory in one system call */
 #define TCP_GONE_NS \
     UINT64_C(1000000000) /* the end of a connection is reported so much later: link_tcp_peer.c */
 #define TCP_PACKET_BYTES 1200u     /* passes any network, with its headers */
@@ -61,7 +61,7 @@ typedef enum gf_tcp_phase {
     TCP_SEND_LEAVING, /* in no list: its last bytes are in a stream's batch */
     TCP_RECV_POSTED,  /* in peer.receives: no byte of it has arrived */
     TCP_RECV_BEGUN,   /* in peer.receives: its memory is being written */
-    TCP_RECV_BOUND,   /* in no list: its message is a late one that is still arriving */
+    TCP_RECV_BOUND,   /* in no list: its message is an unexpected one that is still arriving */
     TCP_RECV_REVOKED  /* in no list: cancelled, and UNREADY has still to leave */
 } gf_tcp_phase;
 
@@ -96,17 +96,17 @@ struct gf_tcp_early {
 };
 
 /* A message that began, or was announced, before its receive was posted. */
-struct gf_tcp_late {
+struct gf_tcp_unexpected {
     struct gf_req *req; /* the receive, if it was posted meanwhile: TCP_RECV_BOUND */
     uint64_t tag;
     uint32_t size;
     uint32_t bytes; /* of it that were sent by credit */
     uint32_t block; /* the first of a chain; TCP_NONE: it was only announced */
-    uint32_t next;  /* in peer.late_first, or among the free; TCP_NONE: the last */
+    uint32_t next;  /* in peer.unexpected_first, or among the free; TCP_NONE: the last */
     bool here;      /* those bytes have arrived */
 };
 
-typedef enum gf_tcp_target { TCP_TO_NOBODY, TCP_TO_REQUEST, TCP_TO_LATE } gf_tcp_target;
+typedef enum gf_tcp_target { TCP_TO_NOBODY, TCP_TO_REQUEST, TCP_TO_UNEXPECTED } gf_tcp_target;
 
 /* A frame of a batch that carries bytes of a message. */
 struct gf_tcp_sent {
@@ -125,7 +125,7 @@ struct gf_tcp_stream {
     uint64_t written;        /* bytes that the kernel took */
     uint64_t large_at;       /* .. before the largest number that it took at once */
     uint32_t largest;        /* that number; no longer updated once it exceeds a packet */
-    uint32_t posted_turn;    /* link.turn when a post last wrote here */
+    uint32_t posted_call;    /* link.calls when a post last wrote here */
     bool listed;             /* it is in link.ready */
     bool readable, writable; /* until a call finds otherwise */
     bool hung_up;            /* the other end sends no more; what has arrived is still read */
@@ -147,7 +147,7 @@ struct gf_tcp_stream {
     uint32_t left;           /* of its payload */
     uint32_t checksum;       /* .. of what has arrived of it */
     struct gf_req *receives;
-    uint32_t late;            /* TCP_TO_LATE: the entry, and .. */
+    uint32_t unexpected;      /* TCP_TO_UNEXPECTED: the entry, and .. */
     uint32_t block, block_at; /* .. where in its chain the next byte goes */
 
     unsigned char out[TCP_OUT_BYTES];
@@ -179,8 +179,8 @@ struct gf_tcp_peer {
     uint32_t number;                       /* the last that a receive got */
     uint32_t used;                         /* blocks of our credit that it has taken, and .. */
     uint32_t given, given_sent; /* that we gave back, and that a header told it; modulo 2^32 */
-    struct gf_tcp_late *late;
-    uint32_t late_first, late_last, late_free;
+    struct gf_tcp_unexpected *unexpected;
+    uint32_t unexpected_first, unexpected_last, unexpected_free;
     uint32_t *chain; /* of blocks: the next one */
     uint32_t block_free;
     unsigned char *blocks;
@@ -206,7 +206,7 @@ struct gf_tcp_link {
     struct gf_device_at addr_devices[TCP_ADDRS_MAX];
     unsigned char secret[GF_DATA_SECRET_BYTES];
     uint32_t unasked; /* reads without asking epoll, since it was asked last */
-    uint32_t turn;    /* counts calls of progress() */
+    uint32_t calls;   /* counts calls of progress() */
     uint32_t streams_open;
     uint32_t gone_count;  /* peers that have ended and were not reported yet */
     uint64_t gone_ns;     /* TCP_GONE_NS; a test may change it */
@@ -309,19 +309,19 @@ void gf_tcp_recv_cancel(struct gf_tcp_peer *peer, struct gf_req *req);
 /* Gives the receive a number, unless it has one, and queues READY, or UNREADY of a revoked one. */
 void gf_tcp_recv_notice(struct gf_tcp_peer *peer, struct gf_req *req);
 
-/* link_tcp_late.c. */
-void gf_tcp_late_init(struct gf_tcp_peer *peer);
+/* link_tcp_unexpected.c. */
+void gf_tcp_unexpected_init(struct gf_tcp_peer *peer);
 /* The oldest with this tag that no receive has yet; TCP_NONE: there is none. */
-uint32_t gf_tcp_late_find(const struct gf_tcp_peer *peer, uint64_t tag);
+uint32_t gf_tcp_unexpected_find(const struct gf_tcp_peer *peer, uint64_t tag);
 /* Adds one, with blocks for head->bytes of a BEGIN. TCP_NONE: the peer has announced more than it
  * may. */
-uint32_t gf_tcp_late_add(struct gf_tcp_peer *peer, const struct gf_tcp_head *head);
+uint32_t gf_tcp_unexpected_add(struct gf_tcp_peer *peer, const struct gf_tcp_head *head);
 /* Removes it, and gives its credit back. */
-void gf_tcp_late_drop(struct gf_tcp_peer *peer, uint32_t late);
+void gf_tcp_unexpected_drop(struct gf_tcp_peer *peer, uint32_t index);
 /* For a peer whose connections have ended: drops what has not arrived whole. */
-void gf_tcp_late_keep_whole(struct gf_tcp_peer *peer);
+void gf_tcp_unexpected_keep_whole(struct gf_tcp_peer *peer);
 /* Copies its bytes, which have arrived, to the receive, and removes the entry. */
-void gf_tcp_late_deliver(struct gf_tcp_peer *peer, uint32_t late, struct gf_req *req);
+void gf_tcp_unexpected_deliver(struct gf_tcp_peer *peer, uint32_t index, struct gf_req *req);
 void gf_tcp_credit_give(struct gf_tcp_peer *peer, uint32_t blocks);
 
 /* link_tcp_peer.c. */

@@ -330,7 +330,7 @@ TEST(whoever_fails_wakes_those_that_sleep_on_flags)
     gf->algorithm = GF_ALGORITHM_DIRECT;
     gf->world = 4;
     gf->rank = 1;
-    const struct gf_direct shared = {.lane_ranks = gf->lane_ranks};
+    const struct gf_direct shared = {.flag_ranks = gf->flag_ranks};
     for (uint32_t rank = 0; rank < gf->world; rank++)
         flags[gf_direct_sleep_at(&shared, rank) / sizeof *flags] = 1;
     assert_int_equal(gf_fail(gf, GF_ERR_PEER, GF_OPERATION_STEP, 0, GF_TENSOR_NONE, "rank 0 died"),
@@ -345,7 +345,7 @@ TEST(a_rank_that_cannot_ask_where_it_runs_shares_no_core)
     static const struct gf_link_driver driver = {.name = "flags"};
     struct gf_link link = {
         .driver = &driver, .region = (void *)flags, .region_bytes = sizeof flags};
-    struct gf_direct direct = {.lane_ranks = 2, .state = {.barriers = 1}};
+    struct gf_direct direct = {.flag_ranks = 2, .state = {.barriers = 1}};
     struct gf_coll coll = {
         .link = &link, .size = 2, .tells_core = true, .own = {.direct = &direct}};
     memset(flags, 0, sizeof flags);

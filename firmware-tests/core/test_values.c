@@ -211,7 +211,7 @@ TEST(deterministic_sums_do_not_depend_on_fusion_or_slices)
             setup.sim.ranks_per_node = in_memory ? setup.world : 0;
             setup.sim.seed = i + 1;
             WORLD_OPEN(w, &setup);
-            for (int repeat = 0; repeat < 1 + in_memory; repeat++) { /* in other lanes */
+            for (int repeat = 0; repeat < 1 + in_memory; repeat++) { /* in other rows */
                 world_step_ok(&w, &step);
                 if ((i == 0) && (repeat == 0)) hash = world_hash(&w, 0);
                 assert_true(world_hash(&w, 0) == hash);

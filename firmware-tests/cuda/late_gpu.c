@@ -117,7 +117,7 @@ static gf_status late_put(struct gf_queue *queue,
     V(struct gf_check *, check)
 #define SCORE(V, P) \
     V(gf_mem, scores) V(gf_mem, src) V(uint64_t, elem_count) V(uint64_t, chunk_elems) \
-    V(uint64_t, piece_elems)
+    V(uint64_t, segment_elems)
 #define CAST_CHUNKS(V, P) \
     V(gf_mem, dst) V(gf_type, dst_type) V(gf_mem, src) V(gf_type, src_type) \
     P(struct gf_chunks, chunks) V(float, scale) V(uint64_t, base) V(struct gf_check *, check)

@@ -251,8 +251,8 @@ TEST(test_score_and_norm)
                                   .elem_count = count,
                                   .chunk_count = count / 64,
                                   .chunk_elems = 64,
-                                  .piece_elems = 64,
-                                  .piece_runs = 1};
+                                  .segment_elems = 64,
+                                  .segment_runs = 1};
     struct gf_norm_args norm = {.runs = (uint64_t)(uintptr_t)runs,
                                 .count = 1,
                                 .run_count = (uint32_t)(count / GF_RUN_ELEMS)};

@@ -1,6 +1,6 @@
 /* The collective through shared memory, over the simulator's: results and their bits, where data
  * may lie, ranks that stop, die or differ, and operations that follow each other in the same
- * lanes. */
+ * rows. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/coll_group.h"
 
@@ -122,7 +122,7 @@ TEST(sums_that_are_not_finite_are_found_by_their_index)
     }
 }
 
-/* More operations than lanes; each rank runs ahead of the others in turn. With one barrier too, and
+/* More operations than L; each rank runs ahead of the others in turn. With one barrier too, and
  * mixed. */
 static void operations_follow(uint32_t small_bytes, uint64_t elems)
 {
@@ -130,10 +130,10 @@ static void operations_follow(uint32_t small_bytes, uint64_t elems)
         struct coll_case c = case_of(GF_COLL_ALLREDUCE, size, elems, GF_TYPE_F32);
         c.small_bytes = small_bytes;
         COLL_GROUP_OPEN(group, &c, NULL);
-        for (uint64_t op = 0; op < 5 * GF_DIRECT_LANES; op++) {
-            for (uint32_t i = 0; (i < size) && (small_bytes == 1); i++) /* both ways in one lane */
+        for (uint64_t op = 0; op < 5 * GF_DIRECT_OPS_MAX; op++) {
+            for (uint32_t i = 0; (i < size) && (small_bytes == 1); i++) /* both ways in one row */
                 group.nodes[i].own.direct.small_bytes =
-                    (op / GF_DIRECT_LANES % 2) ? GF_DIRECT_SMALL_BYTES : 0;
+                    (op / GF_DIRECT_OPS_MAX % 2) ? GF_DIRECT_SMALL_BYTES : 0;
             coll_group_fill(&group, false);
             for (uint32_t turn = 0; turn < size; turn++) {
                 uint32_t i = (uint32_t)(op + turn) % size;
@@ -162,7 +162,7 @@ TEST(operations_that_follow_each_other_keep_apart)
  * put its next copy and flag out, before rank 0 looks. */
 static void copies_stay(uint32_t elems)
 {
-    enum { OPS = 3 * 2 * GF_DIRECT_LANES };
+    enum { OPS = 3 * 2 * GF_DIRECT_OPS_MAX };
     struct coll_case c = case_of(GF_COLL_ALLREDUCE, 3, elems, GF_TYPE_F32);
     c.small_bytes = GF_DIRECT_SMALL_BYTES;
     COLL_GROUP_OPEN(group, &c, NULL);

@@ -111,14 +111,14 @@ TEST(sums_that_are_not_finite_are_found_by_their_index)
     }
 }
 
-/* More operations than lanes, a rank ahead of the others in turn. */
-TEST(operations_follow_each_other_in_the_same_lanes)
+/* More operations than L, a rank ahead of the others in turn. */
+TEST(operations_follow_each_other_in_the_same_rows)
 {
     struct gf_sim_setup sim = network_of();
     for (size_t s = 0; s < 5; s++) {
         struct coll_case c = case_of(shapes[s], 200, GF_TYPE_F32);
         COLL_GROUP_OPEN(world, &c, &sim);
-        for (uint64_t op = 0; op < 3 * GF_DIRECT_LANES; op++) {
+        for (uint64_t op = 0; op < 3 * GF_DIRECT_OPS_MAX; op++) {
             c.staged = (op % 3 == 0) ? UINT32_MAX : 0;
             coll_group_fill(&world, false);
             for (uint32_t i = 0; i < c.size; i++) {

@@ -201,7 +201,7 @@ TEST(a_receive_is_cancelled_while_its_pieces_come)
     assert_int_equal(node_test(ranks, 1, 0), GF_ERR_ABORTED);
     assert_int_equal(node_ranks_end(ranks, 2, 0, 0),
                      GF_OK); /* the sender hears that it is done with */
-    assert_int_equal(ranks[0].node->free_pieces, NODE_PIECES);
+    assert_int_equal(ranks[0].node->free_cells, NODE_CELLS);
     all_sizes(0, true);
     node_ranks_close(ranks, 2);
 }

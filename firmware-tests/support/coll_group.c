@@ -24,7 +24,7 @@ static void *take(size_t size_bytes)
     return memory;
 }
 
-#define LANE_RANKS COLL_NODE_RANKS /* of direct */
+#define FLAG_RANKS COLL_NODE_RANKS /* of direct */
 
 static bool in_memory(const struct coll_case *c)
 {
@@ -40,7 +40,7 @@ static struct gf_direct *shared_of(struct coll_node *node)
 /* Of direct: its area, then data and staging, each between guards and from a line on. */
 static size_t region_at(const struct coll_group *group, const struct gf_coll_need *need, int which)
 {
-    size_t at = gf_direct_area_bytes(LANE_RANKS);
+    size_t at = gf_direct_area_bytes(FLAG_RANKS);
     size_t bytes[2] = {group->c.elem_count * group->elem_bytes, need->staging_bytes};
     for (int i = 0; i < which; i++) at += (bytes[i] + 2 * GUARD_BYTES + 63) / 64 * 64;
     return at;
@@ -265,7 +265,7 @@ void coll_group_open(struct coll_group *group, const struct coll_case *c,
         };
         if (in_memory(c))
             *shared_of(node) = (struct gf_direct){.region_bytes = group->region_bytes,
-                                                  .lane_ranks = LANE_RANKS,
+                                                  .flag_ranks = FLAG_RANKS,
                                                   .small_bytes = c->small_bytes};
         nodes_set(group, i);
         coll->plan.data = take_guarded(group, i, 0, c->elem_count * group->elem_bytes);

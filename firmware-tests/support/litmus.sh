@@ -72,13 +72,13 @@ loads staging "the owner's load" "waited 1"
 stores staging "the store behind the next copy" "signalled 2"
 loads staging "the load before the next work" "waited 2"
 broken staging "copied in a round early" "/waited 1/d;s/second >= 2) { .. COPY_OUT/first >= 1) { \/* COPY_OUT/"
-holds lanes
-stores lanes "the store behind the first" "signalled k"
-loads lanes "the load before the first" "waited k"
-stores lanes "the store when the first has been read" "signalled k + L"
-loads lanes "the load before the third" "waited k + L"
-stores lanes "the store behind the third" "signalled k + 2 L"
-broken lanes "one place" "/waited k + L/d;s/second >= 2) {/first >= 1) {/"
+holds rows
+stores rows "the store behind the first" "signalled k"
+loads rows "the load before the first" "waited k"
+stores rows "the store when the first has been read" "signalled k + L"
+loads rows "the load before the third" "waited k + L"
+stores rows "the store behind the third" "signalled k + 2 L"
+broken rows "one place" "/waited k + L/d;s/second >= 2) {/first >= 1) {/"
 for name in sleep sleep_again sleep_two; do
     holds $name
     fences $name sleeper armed

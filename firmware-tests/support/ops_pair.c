@@ -359,7 +359,7 @@ static void norm_case(struct turn *t, gf_type type)
     BOTH(t, ratio, (NULL, host, 2), (t->pair->queue, device, 2));
 }
 
-static void score_case(struct turn *t, uint64_t chunk_elems, uint64_t piece_elems, bool special)
+static void score_case(struct turn *t, uint64_t chunk_elems, uint64_t segment_elems, bool special)
 {
     struct place scores = place(t, B, GF_TYPE_F32);
     struct place src = place(t, A, GF_TYPE_F32);
@@ -367,10 +367,10 @@ static void score_case(struct turn *t, uint64_t chunk_elems, uint64_t piece_elem
     fill(t, B, GF_TYPE_F32, false);
     t->op = "score";
     (void)t->pair->reference->score(NULL, scores.host, src.host, t->count, chunk_elems,
-                                    piece_elems);
+                                    segment_elems);
     compare(t,
             t->pair->ops->score(t->pair->queue, scores.device, src.device, t->count, chunk_elems,
-                                piece_elems),
+                                segment_elems),
             special);
 }
 

@@ -50,7 +50,7 @@ void ranks_run_each(uint32_t world, uint32_t killed, void (*body)(struct ranks_o
 /* A tag as long as tags get. */
 static inline uint64_t ranks_tag(uint32_t move)
 {
-    return gf_tag_move(gf_tag(1, 4095, 32767), move);
+    return gf_tag_message(gf_tag(1, 4095, 32767), move);
 }
 
 /* setup with transports and a region of 64 KiB; devices lo. Without "node," nothing is shared. */

@@ -144,7 +144,7 @@ static void plan_run(uint64_t seed)
             if (id == rank) continue;
             assert_int_equal(peer->used, peer->given);
             assert_int_equal(peer->early_count, 0);
-            assert_int_equal(peer->late_first, TCP_NONE);
+            assert_int_equal(peer->unexpected_first, TCP_NONE);
             assert_null(peer->receives.first);
         }
     }

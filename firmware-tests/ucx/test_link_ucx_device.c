@@ -246,7 +246,7 @@ static void links_close(void)
 /* One message from rank 0's `from` to rank 1's `into`. */
 static void message(uint64_t move, const unsigned char *from, unsigned char *into)
 {
-    const uint64_t tag = gf_tag_move(gf_tag(1, 1, 1), move);
+    const uint64_t tag = gf_tag_message(gf_tag(1, 1, 1), move);
     gf_mem dst = (gf_mem)(uintptr_t)into;
     gf_mem src = (gf_mem)(uintptr_t)from;
     memset(into, 0, MESSAGE_BYTES);
@@ -312,7 +312,7 @@ TEST(device_memory_that_ucx_cannot_register_goes_through_the_hosts)
 /* While UCX opens too, as it asks for the device then. */
 TEST(the_device_is_current_wherever_ucx_may_move_data)
 {
-    const uint64_t tag = gf_tag_move(gf_tag(1, 1, 1), 9);
+    const uint64_t tag = gf_tag_message(gf_tag(1, 1, 1), 9);
     gf_mem into = (gf_mem)(uintptr_t)arena[1];
     links_open("tcp,cuda_copy", &gpu, true);
     message(1, arena[0], arena[1]);

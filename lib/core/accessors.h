@@ -19,7 +19,7 @@ static inline bool gf_is_in_node(gf_algorithm algorithm)
 gf_path gf_path_of(const gf_context *gf);
 /* This algorithm adds buffers up where the device has put them: in reach of the other devices, or
  * of the link; or there is nothing to add. */
-static inline bool gf_sums_late(const gf_context *gf, gf_algorithm algorithm)
+static inline bool gf_sums_async(const gf_context *gf, gf_algorithm algorithm)
 {
     if (!gf->on_device || (gf->world == 1)) return gf->on_device;
     return gf->ipc.agreed ? (gf_is_in_node(algorithm) || gf->link->reaches_device)
@@ -95,8 +95,8 @@ static inline uint64_t gf_awake(const gf_context *gf)
 {
     return gf->polled.at_ns - gf->polled.away_ns;
 }
-/* A turn of member and coordinator, with this rank's position. */
-static inline gf_control_state gf_control_turn(gf_context *gf)
+/* Moves member and coordinator, and tells them this rank's position. */
+static inline gf_control_state gf_poll_control(gf_context *gf)
 {
     gf->position.step = gf_steps(gf);
     return gf_control_poll(gf->control, gf_awake(gf), &gf->position);

@@ -26,7 +26,7 @@ static inline uint64_t gf_align_up(uint64_t value, uint64_t align)
 /* The next size_bytes, 64-byte aligned; NULL while only counting, and once the arena is full. */
 void *gf_arena_take(struct gf_arena *arena, uint64_t size_bytes);
 
-/* .. 512-byte aligned, where arena->base is: of what a network moves in large pieces. */
+/* .. 512-byte aligned, where arena->base is: of what a network moves in large messages. */
 void *gf_arena_take_bulk(struct gf_arena *arena, uint64_t size_bytes);
 
 #endif

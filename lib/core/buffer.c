@@ -29,7 +29,7 @@ uint64_t gf_slice_elems(const gf_context *gf)
     return gf->config.exchange.slice_bytes / sizeof(float);
 }
 
-uint64_t gf_turn_elems(const gf_context *gf, uint64_t left)
+uint64_t gf_poll_elems(const gf_context *gf, uint64_t left)
 {
     uint64_t most = gf_slice_elems(gf);
     return (gf->on_device || (left < most)) ? left : most;
@@ -51,17 +51,18 @@ static gf_status dense_pack(gf_context *gf, struct gf_op *op)
 {
     const struct gf_buffer *buffer = gf_buffer_of(gf, op);
     uint64_t done = op->done_elems;
-    uint64_t count = gf_turn_elems(gf, buffer->elem_count - done);
+    uint64_t count = gf_poll_elems(gf, buffer->elem_count - done);
     gf_type type = (gf_type)buffer->type;
     gf_type wire = op->coll.plan.type;
     gf_mem from = op->plan.gradient + done * gf_type_size_bytes(type);
     gf_mem to = op->plan.packed + done * gf_type_size_bytes(wire);
     float pre = gf->config.exchange.pre_scale;
-    bool others_look = op->coll.sources != NULL, changes = !in_place(op) || (pre != 1.0f);
-    struct gf_check *check = others_look ? NULL : gf_finite_counter(gf, op->index, GF_COUNT_PACKED);
+    bool adder_checks = op->coll.sources != NULL, changes = !in_place(op) || (pre != 1.0f);
+    struct gf_check *check =
+        adder_checks ? NULL : gf_finite_counter(gf, op->index, GF_COUNT_PACKED);
     gf_status status = GF_OK;
 
-    if (others_look && !changes)
+    if (adder_checks && !changes)
         count = buffer->elem_count;
     else if (!changes)
         status =
@@ -83,7 +84,7 @@ static gf_status dense_unpack(gf_context *gf, struct gf_op *op)
     gf_type wire = op->coll.plan.type;
     float factor = gf_unpack_factor(gf, type);
     uint64_t done = op->done_elems;
-    uint64_t count = gf_turn_elems(gf, buffer->elem_count - done);
+    uint64_t count = gf_poll_elems(gf, buffer->elem_count - done);
 
     if (in_place(op) && (factor == 1.0f))
         count = buffer->elem_count;
@@ -134,7 +135,7 @@ static gf_type buffer_type(const gf_context *gf, const struct gf_buffer *buffer,
 }
 
 /* Does whoever adds, or casts what leaves the node, see what this rank gives? */
-static bool others_look(const gf_context *gf, const struct gf_op_plan *plan)
+static bool adder_checks(const gf_context *gf, const struct gf_op_plan *plan)
 {
     if ((plan->packed != plan->gradient) || (gf->world == 1)) return false;
     if (plan->algorithm == GF_ALGORITHM_HIERARCHY)
@@ -176,8 +177,8 @@ bool gf_buffer_start(gf_context *gf, uint32_t number)
     if ((plan->algorithm == GF_ALGORITHM_HIERARCHY) && (coll->type != wire))
         plan->between = gf->pack + at;
     coll->data =
-        (!gf->on_device || gf_sums_late(gf, plan->algorithm)) ? plan->packed : gf->pack_host + at;
-    plan->others_look = others_look(gf, plan);
+        (!gf->on_device || gf_sums_async(gf, plan->algorithm)) ? plan->packed : gf->pack_host + at;
+    plan->adder_checks = adder_checks(gf, plan);
     gf_op_take(gf, op);
     return true;
 }

@@ -3,7 +3,7 @@
 #include "lib/core/accessors.h"
 #include "lib/core/choose.h"
 
-uint32_t gf_choose_lane_ranks(const struct gf_config *config)
+uint32_t gf_choose_flag_ranks(const struct gf_config *config)
 {
     bool in_nodes = (config->exchange.algorithm == GF_ALGORITHM_HIERARCHY) &&
                     (config->job.world_max > GF_DIRECT_RANKS_MAX);
@@ -15,8 +15,8 @@ void gf_choose_reset(gf_context *gf)
     gf_algorithm asked = gf->config.exchange.algorithm;
     gf->algorithm = gf_is_in_node(asked) ? GF_ALGORITHM_AUTO : asked;
     gf->nodes.used = false;
-    gf->lane_ranks = gf_choose_lane_ranks(&gf->config);
-    if (gf->world < gf->lane_ranks) gf->lane_ranks = gf->world;
+    gf->flag_ranks = gf_choose_flag_ranks(&gf->config);
+    if (gf->world < gf->flag_ranks) gf->flag_ranks = gf->world;
 }
 
 void gf_choose_commit(gf_context *gf, bool shares)

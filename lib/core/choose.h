@@ -19,6 +19,6 @@ void gf_choose_reset(gf_context *gf);
 
 /* Ranks that direct's flags are laid out for: of the world, or, with hierarchy, of the largest node
  * there may be. */
-uint32_t gf_choose_lane_ranks(const struct gf_config *config);
+uint32_t gf_choose_flag_ranks(const struct gf_config *config);
 
 #endif

@@ -47,7 +47,7 @@ static gf_status leave_progress(gf_context *gf, void *arg)
     if (gf->error.code != GF_OK) return gf_failing_poll(gf, now_ns);
     if (gf_aborted(gf)) return gf_enter(gf);
     (void)gf->link->driver->progress(gf->link);
-    switch (gf_control_turn(gf)) {
+    switch (gf_poll_control(gf)) {
     case GF_CONTROL_LEFT:
         if (gf_control_hosts(gf->control) && !gf_control_flushed(gf->control)) return GF_AGAIN;
         return GF_OK;
@@ -133,7 +133,7 @@ static void words_flush(gf_context *gf)
     uint32_t same = 0; /* polls that found one time: a simulated clock may wait for this one */
     while (!gf_control_flushed(gf->control) && (now_ns < end_ns) && (same < FLUSH_POLLS)) {
         uint64_t then_ns = now_ns;
-        (void)gf_control_turn(gf);
+        (void)gf_poll_control(gf);
         now_ns = gf_poll_begin(gf);
         same = (now_ns == then_ns) ? same + 1 : 0;
     }
@@ -201,9 +201,9 @@ gf_status gf_heartbeat(gf_context *gf)
     /* gf_regroup_poll() moves the rest; no link that fails ends it */
     if (gf->phase == GF_PHASE_AGREE) return GF_OK;
     if (gf_progress(gf, now_ns) == GF_OK) {
-        gf_device_turn_begin(gf);
+        gf_device_calls_begin(gf);
         (void)gf_ops_progress(gf, now_ns); /* what it has begun does not wait for it */
-        gf_device_turn_end(gf, gf_doing(gf));
+        gf_device_calls_end(gf, gf_doing(gf));
     }
     return (gf->change.state != GF_CHANGE_NONE) ? GF_OK : gf->error.code;
 }

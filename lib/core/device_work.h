@@ -10,15 +10,15 @@ gf_status gf_device_failed(gf_context *gf, gf_operation operation);
 
 /* What is between the two makes the device current once at most. Where it cannot be left the
  * context has failed. */
-static inline void gf_device_turn_begin(gf_context *gf)
+static inline void gf_device_calls_begin(gf_context *gf)
 {
-    if (gf->on_device && (gf->gpu->driver->turn_begin != NULL))
-        gf->gpu->driver->turn_begin(gf->gpu);
+    if (gf->on_device && (gf->gpu->driver->calls_begin != NULL))
+        gf->gpu->driver->calls_begin(gf->gpu);
 }
-static inline void gf_device_turn_end(gf_context *gf, gf_operation operation)
+static inline void gf_device_calls_end(gf_context *gf, gf_operation operation)
 {
-    if (!gf->on_device || (gf->gpu->driver->turn_end == NULL)) return;
-    if (gf->gpu->driver->turn_end(gf->gpu) < 0) (void)gf_device_failed(gf, operation);
+    if (!gf->on_device || (gf->gpu->driver->calls_end == NULL)) return;
+    if (gf->gpu->driver->calls_end(gf->gpu) < 0) (void)gf_device_failed(gf, operation);
 }
 
 uint32_t gf_tensor_event(const gf_context *gf, uint32_t tensor);

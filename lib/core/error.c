@@ -240,7 +240,7 @@ gf_status gf_failing_poll(gf_context *gf, uint64_t now_ns)
     bool is_asking;
     if (gf->phase == GF_PHASE_FAILED) return gf->error.code;
     (void)gf->link->driver->progress(gf->link);
-    if (gf->control != NULL) (void)gf_control_turn(gf);
+    if (gf->control != NULL) (void)gf_poll_control(gf);
     is_asking = asks(gf); /* first, so that no rank waits for the report while this one writes */
     if (writes(gf, now_ns) || is_asking) {
         gf->failing.begin_ns = gf_awake(gf);

@@ -34,7 +34,7 @@ gf_status gf_fail_from(gf_context *gf, const struct gf_error *error);
 /* A refused call that leaves the context as it is: logged, not sticky. */
 __attribute__((format(printf, 3, 4))) gf_status gf_refuse(gf_context *gf, gf_status code,
                                                           const char *format, ...);
-/* One turn of FAILING. */
+/* One poll of FAILING. */
 gf_status gf_failing_poll(gf_context *gf, uint64_t now_ns);
 /* gf_close() while the culprit is asked for: what is known is logged, or nothing ever were. */
 void gf_failing_cut(gf_context *gf);

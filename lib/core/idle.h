@@ -21,7 +21,7 @@
 #include <stdint.h>
 
 #define GF_IDLE_YIELDS 100u /* in a wait, on a core of its own: about twice what a wake-up takes */
-/* less than a time slice, more than the turns of many ranks that wait */
+/* less than a time slice, more than the polls of many ranks that wait */
 #define GF_IDLE_LONG_NS UINT64_C(1000000)
 #define GF_IDLE_NEAR_NS UINT64_C(3000000) /* between two long yields that went to the same work */
 #define GF_IDLE_SLICES 4u

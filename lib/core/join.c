@@ -104,7 +104,7 @@ static gf_status peers_connect(gf_context *gf)
         uint32_t rank = gf->warm.asked++;
         const void *endpoint = gf_control_endpoint(gf->control, rank, &endpoint_bytes);
         gf_status status = gf->link->driver->connect(gf->link, rank, endpoint, endpoint_bytes);
-        /* each by itself: an inquiry in the middle of a turn wants those of the turn before, too */
+        /* each by itself: an inquiry in the middle of a pass wants those of the pass before, too */
         bit_set(gf->warm.awaited, rank, status == GF_AGAIN);
         bit_set(gf->warm.refused, rank, status < 0);
         if (status == GF_AGAIN) gf->warm.connecting++;
@@ -243,7 +243,7 @@ gf_status gf_join_progress(gf_context *gf, uint64_t now_ns)
 {
     gf_status status;
     if (gf->phase == GF_PHASE_JOIN) {
-        switch (gf_control_turn(gf)) {
+        switch (gf_poll_control(gf)) {
         case GF_CONTROL_AWAITS: return list_take(gf);
         case GF_CONTROL_WORKS: break;
         case GF_CONTROL_FAILED:

@@ -232,7 +232,7 @@ struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout, uint
     struct gf_arena region = {0};
     struct gf_exchange_parts at;
 
-    at.flags = offset_take(&region, gf_direct_area_bytes(gf_choose_lane_ranks(config)));
+    at.flags = offset_take(&region, gf_direct_area_bytes(gf_choose_flag_ranks(config)));
     at.gradient = offset_take_bulk(&region, gradient_bytes);
     at.pack_host = offset_take_bulk(&region, pack_host_bytes(layout));
     at.seen = offset_take(&region, checks_bytes);

@@ -11,7 +11,7 @@
 /* ---- taking ---- */
 
 /* Data of up to this size takes direct's form with one barrier. More of it does where ranks share
- * cores, because each barrier costs every rank a turn on its core. */
+ * cores, because each barrier costs every rank a time slice of its core. */
 #define SMALL_BYTES 1024u
 #define SMALL_OVERSUBSCRIBED_BYTES 4096u
 
@@ -30,7 +30,7 @@ static void in_node_set(const gf_context *gf, struct gf_op *op)
     struct gf_direct *direct = gf_op_direct(op);
     struct gf_hierarchy *own = &op->own.hierarchy;
     direct->order = op->order;
-    direct->lane_ranks = gf->lane_ranks;
+    direct->flag_ranks = gf->flag_ranks;
     direct->block_elems = 0;
     direct->meets = false;
     if (op->plan.algorithm == GF_ALGORITHM_DIRECT) {
@@ -55,9 +55,9 @@ static void host_set(gf_context *gf, struct gf_op *op)
     coll->queue = &gf->coll_queue;
     coll->ops = gf->coll_ops;
     coll->staging = op->staging;
-    coll->late = NULL;
+    coll->async = NULL;
     coll->check = op->plan.kind->counts ? &op->summed : NULL;
-    coll->sources = op->plan.others_look ? &op->sources : NULL;
+    coll->sources = op->plan.adder_checks ? &op->sources : NULL;
     if (!gf_is_in_node(op->plan.algorithm)) return;
     direct->region_bytes = gf->region.bytes;
     direct->exported = NULL;
@@ -78,19 +78,19 @@ static void coll_set(gf_context *gf, struct gf_op *op)
         host_set(gf, op);
 }
 
-/* May an operation be taken? With L = GF_DIRECT_LANES, the flags of operation k lie in slot k mod
+/* May an operation be taken? With L = GF_DIRECT_OPS_MAX, the flags of operation k lie in slot k mod
  * 2L of shared memory (direct_flags.c), and operation k + 2L writes there again. No peer may still
  * read them then. Therefore an operation waits while one that is L before it, or more, is under
  * way. A rank that takes k + 2L has ended k + L; for that each peer had begun k + L; and so each
  * peer had ended k, by the same rule. An operation of hierarchy takes two of these numbers, for a
  * barrier in the node before its messages and one after: through them its flags are those of an
  * operation of direct, whatever is sent between nodes. */
-static bool lane_is_free(gf_context *gf)
+static bool flags_are_free(gf_context *gf)
 {
     struct gf_op_table *table = &gf->under_way;
-    uint64_t lanes = gf->nodes.used ? GF_DIRECT_LANES / 2 : GF_DIRECT_LANES;
+    uint64_t ops_max = gf->nodes.used ? GF_DIRECT_OPS_MAX / 2 : GF_DIRECT_OPS_MAX;
     for (uint32_t left = table->busy; left != 0; left &= left - 1)
-        if (table->taken - gf_op_first(table, left)->order >= lanes) return false;
+        if (table->taken - gf_op_first(table, left)->order >= ops_max) return false;
     return true;
 }
 
@@ -98,7 +98,7 @@ struct gf_op *gf_op_seek(gf_context *gf)
 {
     struct gf_op_table *table = &gf->under_way;
     uint32_t index = (uint32_t)__builtin_ctz(~table->busy);
-    if ((index >= table->count) || !lane_is_free(gf)) return NULL;
+    if ((index >= table->count) || !flags_are_free(gf)) return NULL;
     table->ops[index].index = index;
     return &table->ops[index];
 }
@@ -139,8 +139,8 @@ static void op_time(struct gf_op *op, uint64_t now_ns)
     op->timed = true;
 }
 
-/* It is packed: the collective starts. GF_AGAIN: its start was this turn. */
-static gf_status op_run(gf_context *gf, struct gf_op *op, uint64_t now_ns, gf_turn_clock clock)
+/* It is packed: the collective starts. GF_AGAIN: its start was this poll's progress. */
+static gf_status op_run(gf_context *gf, struct gf_op *op, uint64_t now_ns, gf_poll_clock clock)
 {
     struct gf_coll *coll = &op->coll;
     struct gf_position *position = &gf->position;
@@ -156,7 +156,7 @@ static gf_status op_run(gf_context *gf, struct gf_op *op, uint64_t now_ns, gf_tu
     position->buffer = op->plan.number;
     position->tensor = op->first_tensor;
     gf->wait_state.moved_ns = now_ns;
-    return coll->took_turn ? GF_AGAIN : GF_OK;
+    return coll->start_progressed ? GF_AGAIN : GF_OK;
 }
 
 static void op_trace(gf_context *gf, const struct gf_op *op, gf_status status, uint64_t now_ns)
@@ -209,7 +209,7 @@ static gf_status op_fail(gf_context *gf, struct gf_op *op, uint64_t now_ns)
         (double)(now_ns - coll->moved_ns) * 1e-9, op_awaited(coll, waits_for, awaited));
 }
 
-static gf_status op_poll(gf_context *gf, struct gf_op *op, uint64_t now_ns, gf_turn_clock clock)
+static gf_status op_poll(gf_context *gf, struct gf_op *op, uint64_t now_ns, gf_poll_clock clock)
 {
     struct gf_position *position = &gf->position;
     struct gf_coll *coll = &op->coll;
@@ -287,8 +287,8 @@ static gf_status op_event_poll(gf_context *gf, const struct gf_op *op, uint64_t 
     return (op->moves && gf->on_device) ? gf_device_event_poll(gf, op, now_ns) : GF_OK;
 }
 
-/* From one state to the next. GF_OK: that state is reached; GF_AGAIN: not in this turn. */
-static gf_status op_advance(gf_context *gf, struct gf_op *op, uint64_t now_ns, gf_turn_clock clock)
+/* From one state to the next. GF_OK: that state is reached; GF_AGAIN: not in this poll. */
+static gf_status op_advance(gf_context *gf, struct gf_op *op, uint64_t now_ns, gf_poll_clock clock)
 {
     gf_status status = GF_OK;
     switch (op->state) {
@@ -318,8 +318,8 @@ static gf_status op_advance(gf_context *gf, struct gf_op *op, uint64_t now_ns, g
     return GF_AGAIN;
 }
 
-/* From state to state, as far as it goes in this turn. */
-static gf_status op_progress(gf_context *gf, struct gf_op *op, uint64_t now_ns, gf_turn_clock clock)
+/* From state to state, as far as it goes in this poll. */
+static gf_status op_progress(gf_context *gf, struct gf_op *op, uint64_t now_ns, gf_poll_clock clock)
 {
     gf_status status = GF_OK;
     while ((status == GF_OK) && (op->state != GF_OP_FREE))
@@ -341,7 +341,7 @@ static void waits_for_update(gf_context *gf)
     }
 }
 
-static inline gf_status ops_turn(gf_context *gf, uint64_t now_ns, gf_turn_clock clock)
+static inline gf_status ops_poll(gf_context *gf, uint64_t now_ns, gf_poll_clock clock)
 {
     for (uint32_t left = gf->under_way.busy; left != 0; left &= left - 1) {
         gf_status status = op_progress(gf, gf_op_first(&gf->under_way, left), now_ns, clock);
@@ -353,12 +353,12 @@ static inline gf_status ops_turn(gf_context *gf, uint64_t now_ns, gf_turn_clock 
 
 gf_status gf_ops_progress(gf_context *gf, uint64_t now_ns)
 {
-    return ops_turn(gf, now_ns, GF_CLOCK_READ);
+    return ops_poll(gf, now_ns, GF_CLOCK_READ);
 }
 
 void gf_ops_begin(gf_context *gf)
 {
-    (void)ops_turn(gf, gf->polled.at_ns, GF_CLOCK_UNREAD);
+    (void)ops_poll(gf, gf->polled.at_ns, GF_CLOCK_UNREAD);
 }
 
 /* ---- what others ask ---- */

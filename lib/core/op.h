@@ -51,7 +51,8 @@ struct gf_op_plan {
     gf_mem between;
     /* [elem_count] of it in host memory, for what leaves the node out of a device */
     gf_mem host;
-    bool others_look; /* the rank that adds counts values that are not finite before it adds them */
+    bool
+        adder_checks; /* the rank that adds counts values that are not finite before it adds them */
     /* of a public request */
     struct gf_pending *request;
 };
@@ -69,7 +70,7 @@ struct gf_op {
     bool moves;                  /* there is something to pack or to unpack */
     uint64_t done_elems;         /* of packing or unpacking */
     uint64_t taken_ns, begin_ns; /* begin: of the collective */
-    /* false: it began in gf_ops_begin(), and its times are to be those of its next turn */
+    /* false: it began in gf_ops_begin(), and its times are to be those of the next poll */
     bool timed;
     uint32_t wait_peer;  /* the rank waited for now, since wait_ns; GF_RANK_NONE */
     uint64_t wait_ns;    /* packed, unpacked: for the device */
@@ -83,7 +84,7 @@ struct gf_op {
         struct gf_direct direct;
         struct gf_hierarchy hierarchy;
     } own; /* coll.own */
-    /* with plan.others_look: what sum_n() found in the values of each source */
+    /* with plan.adder_checks: what sum_n() found in the values of each source */
     struct gf_check sources;
 };
 
@@ -121,7 +122,7 @@ struct gf_op *gf_op_seek(gf_context *gf);
 void gf_op_take(gf_context *gf, struct gf_op *op);
 
 /* Whether this poll read the clock. A poll that did not has the time of the poll before it. */
-typedef enum gf_turn_clock { GF_CLOCK_READ, GF_CLOCK_UNREAD } gf_turn_clock;
+typedef enum gf_poll_clock { GF_CLOCK_READ, GF_CLOCK_UNREAD } gf_poll_clock;
 
 /* Moves all operations as far as they go, each by about a slice of work. Negative: the context has
  * failed. Called by gf_step_progress(), gf_request_progress() and gf_heartbeat(). */

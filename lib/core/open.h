@@ -40,7 +40,7 @@ struct gf_opening {
     bool renewed;             /* and not that in which this rank has worked */
 };
 
-/* One turn of join and warm-up: GF_OK once the context could be used. A failure is the
+/* One poll of join and warm-up: GF_OK once the context could be used. A failure is the
  * context's. */
 gf_status gf_join_progress(gf_context *gf, uint64_t now_ns);
 /* The context failed before it could reach anybody: it holds nothing but its error. */

@@ -74,18 +74,17 @@ static gf_status order_check(const struct gf_config *config, const struct gf_ten
     return GF_OK;
 }
 
-/* Into how many pieces a run is cut, and how long each but the last is. As `most` is a multiple of
- * what lengths are rounded to, two runs together never make more pieces than each by itself. */
-static uint32_t run_pieces(const struct gf_config *config, uint64_t elem_count,
-                           uint64_t *length_out)
+/* Into how many buffers a run is cut, and how long each but the last is. As `most` is a multiple of
+ * what lengths are rounded to, two runs together never make more buffers than each by itself. */
+static uint32_t run_buffers(const struct gf_config *config, uint64_t elem_count,
+                            uint64_t *length_out)
 {
     uint64_t unit_bytes = GF_POOL_CUT_ELEMS * gf_type_size_bytes(config->exchange.wire);
     uint64_t most = gf_pool_cut_bytes(config) / unit_bytes * GF_POOL_CUT_ELEMS;
-    uint64_t pieces = (elem_count + most - 1) / most;
-    *length_out = (pieces <= 1)
-                      ? elem_count
-                      : gf_align_up((elem_count + pieces - 1) / pieces, GF_POOL_CUT_ELEMS);
-    return (pieces <= 1) ? 1 : (uint32_t)pieces;
+    uint64_t count = (elem_count + most - 1) / most;
+    *length_out = (count <= 1) ? elem_count
+                               : gf_align_up((elem_count + count - 1) / count, GF_POOL_CUT_ELEMS);
+    return (count <= 1) ? 1 : (uint32_t)count;
 }
 
 static bool run_is_full(const struct gf_config *config, uint64_t elem_count)
@@ -104,7 +103,7 @@ struct walk {
     int type;                     /* of the tensor before, in this part; -1: none */
     bool open;                    /* the run takes more tensors, if they have its type */
     uint64_t run_first;           /* its first element */
-    uint32_t run_pieces;          /* buffers that it makes so far */
+    uint32_t run_buffers;         /* buffers that it makes so far */
     uint64_t buffer_count;        /* of all runs, this one too */
 };
 
@@ -143,12 +142,12 @@ static void walk_count(struct walk *walk, uint64_t first, uint64_t elem_count)
     uint64_t length;
     if (!walk->open) {
         walk->run_first = first;
-        walk->run_pieces = 0;
+        walk->run_buffers = 0;
     }
     run_elems = first + elem_count - walk->run_first;
-    walk->buffer_count -= walk->run_pieces;
-    walk->run_pieces = run_pieces(walk->config, run_elems, &length);
-    walk->buffer_count += walk->run_pieces;
+    walk->buffer_count -= walk->run_buffers;
+    walk->run_buffers = run_buffers(walk->config, run_elems, &length);
+    walk->buffer_count += walk->run_buffers;
     walk->open = (walk->config->pool_order == NULL) && !run_is_full(walk->config, run_elems);
 }
 
@@ -226,23 +225,23 @@ gf_status gf_pool_layout(const struct gf_config *config, const struct gf_tensor 
     return GF_OK;
 }
 
-/* buffers[at] is a whole run: cuts it into pieces of one length, the last may be shorter, and pairs
- * pieces and tensors. Returns how many there are. */
+/* buffers[at] is a whole run: cuts it into buffers of one length, the last may be shorter, and pairs
+ * buffers and tensors. Returns how many there are. */
 static uint32_t run_cut(const struct gf_config *config, struct gf_pool_tensor *table,
                         struct gf_buffer *buffers, uint32_t at)
 {
     const struct gf_buffer run = buffers[at];
     uint64_t first = 0;
     uint64_t length;
-    uint32_t count = run_pieces(config, run.elem_count, &length);
+    uint32_t count = run_buffers(config, run.elem_count, &length);
     for (uint32_t i = 0; i < count; i++, first += length) {
-        struct gf_buffer *piece = &buffers[at + i];
-        *piece = run;
-        piece->first_elem = run.first_elem + first;
-        piece->gradient_offset =
+        struct gf_buffer *buffer = &buffers[at + i];
+        *buffer = run;
+        buffer->first_elem = run.first_elem + first;
+        buffer->gradient_offset =
             run.gradient_offset + first * gf_type_size_bytes((gf_type)run.type);
-        piece->elem_count = (run.elem_count - first < length) ? run.elem_count - first : length;
-        piece->tensor_count = 0;
+        buffer->elem_count = (run.elem_count - first < length) ? run.elem_count - first : length;
+        buffer->tensor_count = 0;
     }
     for (uint32_t i = run.first_tensor; i <= run.last_tensor; i++) {
         struct gf_pool_tensor *tensor = &table[i];

@@ -41,7 +41,7 @@ struct gf_pool_sizes {
     uint64_t buffer_count; /* that gf_pool_group() makes of both parts */
 };
 
-/* A run of neighbouring tensors that travels as one operation, or a piece of a large one. */
+/* A run of neighbouring tensors that travels as one operation, or a part of a large run. */
 struct gf_buffer {
     uint64_t first_elem; /* in the pool; of a sparse buffer: in the packed vector */
     uint64_t elem_count;
@@ -63,7 +63,7 @@ gf_status gf_pool_layout(const struct gf_config *config, const struct gf_tensor 
 
 /* A buffer of more bytes is cut. This is exchange.cut_bytes, but at least fuse_bytes, and so much
  * that a rank's block of a ring is at least a slice: with hundreds of ranks the latency of its
- * steps is what a piece costs. It is computed for the job's first world, so that a smaller world
+ * rounds is what a buffer costs. It is computed for the job's first world, so that a smaller world
  * does not need more buffers. */
 static inline uint64_t gf_pool_cut_bytes(const struct gf_config *config)
 {

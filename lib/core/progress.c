@@ -76,7 +76,7 @@ gf_status gf_progress(gf_context *gf, uint64_t now_ns)
     }
     gf->polled.control_skip = CONTROL_EVERY;
     gf->polled.control_ns = now_ns;
-    switch (gf_control_turn(gf)) {
+    switch (gf_poll_control(gf)) {
     case GF_CONTROL_WORKS: break;
     case GF_CONTROL_AWAITS: /* gf_heartbeat() in a join or at the end: nothing has failed */
     case GF_CONTROL_LEAVES:

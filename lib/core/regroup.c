@@ -176,7 +176,7 @@ static gf_status await_progress(gf_context *gf)
     struct gf_fault fault = {.code = GF_OK, .peer = GF_RANK_NONE};
     bool moves = (gf->phase == GF_PHASE_AGREE) && !gf->opening.renewed;
     if (moves) (void)gf->link->driver->progress(gf->link);
-    switch (gf_control_turn(gf)) {
+    switch (gf_poll_control(gf)) {
     case GF_CONTROL_AWAITS: break;
     case GF_CONTROL_WORKS: joined(gf); return GF_AGAIN;
     case GF_CONTROL_LEFT:
@@ -314,7 +314,7 @@ static gf_status planned_begin(gf_context *gf)
                          "gf_regroup_begin: step %llu was not applied; " GF_APPLY_FIRST,
                          (unsigned long long)gf->step.number);
     /* what has happened since the last poll comes first */
-    if (gf_control_turn(gf) != GF_CONTROL_WORKS) {
+    if (gf_poll_control(gf) != GF_CONTROL_WORKS) {
         (void)gf_fail_from(gf, gf_control_error(gf->control));
         gf->change.state = GF_CHANGE_DRAIN;
         return GF_OK;

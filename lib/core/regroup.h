@@ -36,7 +36,7 @@ struct gf_change {
     uint32_t leavers; /* and ranks that want to leave */
 };
 
-/* One turn on the way into another generation. GF_OK: it has begun, or this rank has left. */
+/* One poll on the way into another generation. GF_OK: it has begun, or this rank has left. */
 gf_status gf_change_progress(gf_context *gf, void *arg);
 void gf_come_in_begin(gf_context *gf); /* the rest of gf_open() where a job may be under way */
 /* The link is made anew for this generation, and its endpoint is handed in. A failure is the

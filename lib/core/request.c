@@ -316,9 +316,9 @@ gf_status gf_request_progress(gf_context *gf, void *pending)
     if ((gf->error.code != GF_OK) || (gf_progress(gf, now_ns) < 0))
         return gf_failing_poll(gf, now_ns);
     if (gf->requests.started < gf->requests.posted) requests_start(gf);
-    gf_device_turn_begin(gf);
+    gf_device_calls_begin(gf);
     (void)gf_ops_progress(gf, now_ns);
-    gf_device_turn_end(gf, gf_doing(gf));
+    gf_device_calls_end(gf, gf_doing(gf));
     if (gf->error.code != GF_OK) return gf_failing_poll(gf, now_ns);
     return ((pending != NULL) && (((struct gf_pending *)pending)->state == GF_REQUEST_ENDED))
                ? GF_OK

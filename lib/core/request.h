@@ -45,7 +45,7 @@ struct gf_requests {
  * place is free. */
 gf_status gf_request_post(gf_context *gf, struct gf_call call, gf_mem data, uint64_t elem_count,
                           gf_type type, struct gf_request *request);
-/* Turns the engine between steps: moves all requests; says how this one, a gf_pending, stands.
+/* Between steps: moves all requests; says how this one, a gf_pending, stands.
  * NULL: GF_AGAIN. */
 gf_status gf_request_progress(gf_context *gf, void *pending);
 bool gf_requests_idle(const gf_context *gf);

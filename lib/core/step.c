@@ -71,7 +71,7 @@ static gf_status samples_divide(gf_context *gf, float factor)
         const struct gf_pool_tensor *tensor = &gf->tensors[step->commit_tensor];
         gf_type type = (gf_type)tensor->type;
         float rest = (gf_unpack_factor(gf, type) == 1.0f) ? step->gradient_scale : factor;
-        uint64_t count = gf_turn_elems(gf, tensor->elem_count - step->commit_elems);
+        uint64_t count = gf_poll_elems(gf, tensor->elem_count - step->commit_elems);
         gf_mem at =
             gf->gradient + tensor->gradient_offset + step->commit_elems * gf_type_size_bytes(type);
         if (gf_keeps_scale(gf, type) || (step->sparse && (tensor->sparse != 0)))
@@ -158,7 +158,7 @@ static gf_status step_advance(gf_context *gf, uint64_t now_ns)
     if (status < 0) return status;
     if (step->state == GF_STEP_BEGUN) {
         status = step_vote(gf, now_ns);
-        /* the vote is posted in the turn in which the last buffer has ended */
+        /* the vote is posted in the poll in which the last buffer has ended */
         if (status == GF_OK) status = gf_ops_progress(gf, now_ns);
         if (status < 0) return status;
     }
@@ -343,7 +343,7 @@ static gf_status tensors_declare(gf_context *gf, uint32_t first, uint32_t count,
 {
     struct gf_queue theirs = {.gpu = gf->gpu, .stream = queue};
     gf_status status = GF_OK;
-    gf_device_turn_begin(gf);
+    gf_device_calls_begin(gf);
     if (event == 0) status = gf->gpu->driver->event_record(&theirs, gf_tensor_event(gf, first));
     if (status < 0) {
         status = gf_queue_refused(gf, status, call);
@@ -354,7 +354,7 @@ static gf_status tensors_declare(gf_context *gf, uint32_t first, uint32_t count,
         }
         status = tensors_count_in(gf, first, count);
     }
-    gf_device_turn_end(gf, GF_OPERATION_STEP);
+    gf_device_calls_end(gf, GF_OPERATION_STEP);
     return status;
 }
 
@@ -452,10 +452,10 @@ gf_status gf_step_progress(gf_context *gf, void *arg)
     gf_status status = GF_AGAIN;
     (void)arg;
     still_note(gf, now_ns);
-    gf_device_turn_begin(gf);
+    gf_device_calls_begin(gf);
     if ((gf->error.code == GF_OK) && (gf_progress(gf, now_ns) == GF_OK))
         status = step_advance(gf, now_ns);
-    gf_device_turn_end(gf, GF_OPERATION_STEP);
+    gf_device_calls_end(gf, GF_OPERATION_STEP);
     return (gf->error.code == GF_OK) ? status : gf_failing_poll(gf, now_ns);
 }
 
@@ -498,9 +498,9 @@ static gf_status step_wait(gf_context *gf, uint64_t bound_ns, const char *call)
                          (unsigned long long)gf->step.number, gf->step.declared, gf->tensor_count);
     }
     begin_ns = gf_now(gf);
-    gf_device_turn_begin(gf);
+    gf_device_calls_begin(gf);
     status = gf_wait_for(gf, gf_step_progress, NULL, bound_ns);
-    gf_device_turn_end(gf, GF_OPERATION_STEP);
+    gf_device_calls_end(gf, GF_OPERATION_STEP);
     end_ns = gf_now(gf);
     stats = &gf->observed.stats;
     stats->last_wait_ns += end_ns - begin_ns;

@@ -62,7 +62,7 @@ gf_status gf_step_drop(gf_context *gf, double norm);
 bool gf_step_is_cut(const gf_context *gf);
 gf_status gf_step_write(gf_context *gf);
 /* Moves everything under way in a step, failing too; for gf_wait(). arg is not used. Inside of a
- * step this, gf_request_poll() and gf_heartbeat() alone turn the engine (gf_ops_progress()). */
+ * step this, gf_request_poll() and gf_heartbeat() alone move operations (gf_ops_progress()). */
 gf_status gf_step_progress(gf_context *gf, void *arg);
 void gf_buffers_order(gf_context *gf); /* fills buffers.order */
 void gf_dense_begin(gf_context *gf);   /* buffers of a dense step */

@@ -48,14 +48,14 @@ static void sleep_on_drivers(gf_context *gf, uint64_t longest_ns)
  * (gf_link_driver.flag_arm). */
 static size_t sleep_at(const gf_context *gf, uint32_t index)
 {
-    const struct gf_direct shared = {.lane_ranks = gf->lane_ranks};
+    const struct gf_direct shared = {.flag_ranks = gf->flag_ranks};
     return gf_direct_sleep_at(&shared, index);
 }
 
 void gf_wake(gf_context *gf)
 {
     if (gf->algorithm == GF_ALGORITHM_DIRECT)
-        gf_direct_wake(gf->link, gf->world, gf->rank, gf->lane_ranks);
+        gf_direct_wake(gf->link, gf->world, gf->rank, gf->flag_ranks);
 }
 
 static uint32_t shared_index(const gf_context *gf)

@@ -1,4 +1,4 @@
-/* Pools in device memory. Element ops on them are queued and done late, so nothing that they write
+/* Pools in device memory. Element ops on them are queued and done later, so nothing that they write
  * may be looked at before an event after them is reached (work.c); the network works on the wire
  * pool in host memory, which the device was told of. */
 #include "lib/device/device.h"
@@ -148,15 +148,16 @@ void gf_device_op_set(gf_context *gf, struct gf_op *op)
     const bool in_node = gf->ipc.agreed && gf_is_in_node(op->plan.algorithm);
     const bool is_direct = in_node && (op->plan.algorithm == GF_ALGORITHM_DIRECT);
     struct gf_coll *coll = &op->coll;
-    GF_ASSERT((coll->plan.collective == GF_COLL_ALLREDUCE) && gf_sums_late(gf, op->plan.algorithm));
+    GF_ASSERT((coll->plan.collective == GF_COLL_ALLREDUCE) &&
+              gf_sums_async(gf, op->plan.algorithm));
     coll->kind = is_direct ? &gf_coll_direct_device : gf_coll_kinds[op->plan.algorithm];
     coll->queue = &gf->queue;
     coll->ops = gf->ops;
     coll->staging = op->device_staging;
-    coll->late = gf_flow_late;
+    coll->async = gf_flow_async;
     coll->event = op->index;
     coll->check = op->plan.kind->counts ? gf_finite_counter(gf, op->index, GF_COUNT_SUMMED) : NULL;
     coll->sources =
-        op->plan.others_look ? gf_finite_counter(gf, op->index, GF_COUNT_SOURCES) : NULL;
+        op->plan.adder_checks ? gf_finite_counter(gf, op->index, GF_COUNT_SOURCES) : NULL;
     if (in_node) in_node_set(gf, op);
 }

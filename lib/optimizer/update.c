@@ -300,8 +300,8 @@ gf_status gf_update(gf_context *gf, float learning_rate)
                                                              : "no step is whole");
     if (!isfinite(learning_rate) || (learning_rate < 0.0f))
         return gf_refuse(gf, GF_ERR_PARAM, "gf_update: learning rate %g", (double)learning_rate);
-    gf_device_turn_begin(gf);
+    gf_device_calls_begin(gf);
     status = update_run(gf, learning_rate);
-    gf_device_turn_end(gf, GF_OPERATION_UPDATE);
+    gf_device_calls_end(gf, GF_OPERATION_UPDATE);
     return ((status >= 0) && (gf->error.code != GF_OK)) ? gf->error.code : status;
 }

@@ -28,11 +28,11 @@ struct gf_buffer;
  * chunks at most. */
 #define GF_SPARSE_CHUNKS_MAX (1u << 22)
 
-/* How far a pass over the chunks of the part has come. It advances by pieces: a piece is a chunk,
+/* How far a pass over the chunks of the part has come. It advances by segments: a segment is a chunk,
  * or a slice of a chunk that is larger.
  *
  *     chunks       |         0         |         1         |         2         |  3  |
- *     pieces       |    .    .    .    |    .    .    .    |    .    .    .    |     |
+ *     segments     |    .    .    .    |    .    .    .    |    .    .    .    |     |
  *     selection          slot 0                                  slot 1
  *                                           ^ elem, with chunk 1 and slot 1 */
 struct gf_sparse_pass {
@@ -59,7 +59,7 @@ struct gf_sparse {
     /* fp32 [scratch_elems]: a slice, on a device more, or all of the part */
     gf_mem scratch;
     uint64_t scratch_elems;
-    gf_mem part;   /* fp32 [1]: score of a piece of a chunk */
+    gf_mem part;   /* fp32 [1]: score of a segment of a chunk */
     bool in_lists; /* on a device: sparse_lists.c */
     bool decays;   /* in_lists: weights of the part do */
     /* [chunk_count] in registered host memory: chunks sent, then the others, each rising */
@@ -124,7 +124,7 @@ gf_status gf_sparse_commit(gf_context *gf, float factor);
 
 struct gf_chunks gf_sparse_chunks(const struct gf_sparse *sparse,
                                   const struct gf_sparse_batch *batch);
-/* Scores of a batch to scores[at] and on. A run is a piece of a chunk, or whole chunks. tensor: as
+/* Scores of a batch to scores[at] and on. A run is a segment of a chunk, or whole chunks. tensor: as
  * in a pass; NULL: gradients are scored, not h'. check: counts what is not finite, or NULL. */
 gf_status gf_sparse_batch_score(gf_context *gf, struct gf_queue *queue,
                                 const struct gf_sparse_batch *batch, uint32_t at, uint32_t *tensor,

@@ -77,23 +77,23 @@ static gf_status lists_queue(gf_context *gf, float factor)
     return status;
 }
 
-/* About a slice of pieces: committed, or after a dense step scored. GF_OK: there are no more. */
-static gf_status pieces_commit(gf_context *gf, float factor)
+/* About a slice of segments: committed, or after a dense step scored. GF_OK: there are no more. */
+static gf_status segments_commit(gf_context *gf, float factor)
 {
     struct gf_sparse *sparse = &gf->sparse;
     struct gf_sparse_pass *pass = &sparse->commit;
     uint64_t spent = 0;
     while (pass->chunk < sparse->chunk_count) {
-        const struct gf_sparse_batch piece = {.first = pass->elem,
-                                              .elems = gf_piece_end(gf, pass) - pass->elem};
+        const struct gf_sparse_batch segment = {.first = pass->elem,
+                                                .elems = gf_segment_end(gf, pass) - pass->elem};
         gf_status status;
         if (spent >= gf_slice_elems(gf)) return GF_AGAIN;
         status = gf->step.sparse
-                     ? gf_sparse_batch_commit(gf, &piece, gf_pass_selected(sparse, pass), factor)
-                     : gf_sparse_batch_score(gf, &gf->queue, &piece, pass->chunk, NULL, NULL);
+                     ? gf_sparse_batch_commit(gf, &segment, gf_pass_selected(sparse, pass), factor)
+                     : gf_sparse_batch_score(gf, &gf->queue, &segment, pass->chunk, NULL, NULL);
         if (status < 0) return status;
-        spent += piece.elems + GF_PIECE_COST_ELEMS;
-        gf_pass_advance(sparse, pass, pass->elem + piece.elems);
+        spent += segment.elems + GF_SEGMENT_COST_ELEMS;
+        gf_pass_advance(sparse, pass, pass->elem + segment.elems);
     }
     return GF_OK;
 }
@@ -106,7 +106,7 @@ gf_status gf_sparse_commit(gf_context *gf, float factor)
     /* a dense step before another dense one chooses nothing */
     if (!gf->step.sparse && (gf->step.number < gf->config.sparse.warmup_steps)) return GF_OK;
     if (sparse->in_lists && (sparse->commit.chunk == 0)) status = lists_queue(gf, factor);
-    if (status == GF_OK) status = pieces_commit(gf, factor);
+    if (status == GF_OK) status = segments_commit(gf, factor);
     if (status == GF_OK) status = scores_ready(gf);
     if (status != GF_OK) return status;
     if (gf->step.sparse) {

@@ -12,7 +12,7 @@ bool gf_sparse_is_local(const gf_context *gf)
 
 /* ---- passes ---- */
 
-uint64_t gf_piece_end(const gf_context *gf, const struct gf_sparse_pass *pass)
+uint64_t gf_segment_end(const gf_context *gf, const struct gf_sparse_pass *pass)
 {
     uint64_t end = gf_chunk_end(&gf->sparse, pass->chunk);
     return (end - pass->elem < gf_slice_elems(gf)) ? end : pass->elem + gf_slice_elems(gf);

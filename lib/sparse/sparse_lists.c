@@ -1,5 +1,5 @@
-/* The passes of a sparse step on a device, by lists of chunks. On the host they take a slice a
- * turn; here one launch serves a buffer, a batch or a step, because many small launches cost a
+/* The passes of a sparse step on a device, by lists of chunks. On the host a poll takes
+ * a slice; here one launch serves a buffer, a batch or a step, because many small launches cost a
  * device more than one large one. A list holds all chunks: the ones that the step sends, in rising
  * order, then the others, in rising order. The values are bit for bit those of the host's passes,
  * which also serve on a device where a chunk is larger than the scratch memory, and where tensors

@@ -15,15 +15,15 @@ static void pack_goto(const struct gf_sparse *sparse, struct gf_sparse_pass *pac
     pack->elem = gf_chunk_first(sparse, pack->chunk);
 }
 
-/* The next piece of the chunks that are sent. */
-static struct gf_sparse_batch piece_sent(const gf_context *gf, struct gf_sparse_pass *pack)
+/* The next segment of the chunks that are sent. */
+static struct gf_sparse_batch segment_sent(const gf_context *gf, struct gf_sparse_pass *pack)
 {
-    const struct gf_sparse_batch piece = {.first = pack->elem,
-                                          .elems = gf_piece_end(gf, pack) - pack->elem};
-    pack->elem += piece.elems;
+    const struct gf_sparse_batch segment = {.first = pack->elem,
+                                            .elems = gf_segment_end(gf, pack) - pack->elem};
+    pack->elem += segment.elems;
     if (pack->elem == gf_chunk_end(&gf->sparse, pack->chunk))
         pack_goto(&gf->sparse, pack, pack->slot + 1);
-    return piece;
+    return segment;
 }
 
 /* h' of some chunks, cast into the pack buffer. */
@@ -57,10 +57,10 @@ static gf_status sparse_pack(gf_context *gf, struct gf_op *op)
     }
     while ((op->done_elems < buffer->elem_count) && (spent < gf_slice_elems(gf))) {
         const struct gf_sparse_batch some =
-            sparse->in_lists ? gf_sparse_lists_sent(sparse, buffer, pack) : piece_sent(gf, pack);
+            sparse->in_lists ? gf_sparse_lists_sent(sparse, buffer, pack) : segment_sent(gf, pack);
         gf_status status = batch_pack(gf, op, pack, &some);
         if (status < 0) return status;
-        if (!sparse->in_lists) spent += some.elems + GF_PIECE_COST_ELEMS;
+        if (!sparse->in_lists) spent += some.elems + GF_SEGMENT_COST_ELEMS;
     }
     return GF_OK;
 }
@@ -76,7 +76,7 @@ static gf_status sparse_unpack(gf_context *gf, struct gf_op *op)
     bool fits = (factor <= 1.0f) && ((type == GF_TYPE_F32) || (type == wire));
     uint64_t done = op->done_elems;
     uint64_t left = buffer->elem_count - done;
-    uint64_t count = gf_turn_elems(gf, left);
+    uint64_t count = gf_poll_elems(gf, left);
     gf_mem from = op->plan.packed + done * gf_type_bytes(wire);
     gf_status status;
     if (fits) {

@@ -6,15 +6,15 @@
 
 #include "lib/context.h"
 
-/* What a piece costs beside its elements: bounds how many tiny chunks a turn has. */
-#define GF_PIECE_COST_ELEMS 64u
+/* What a segment costs beside its elements: bounds how many tiny chunks a poll takes. */
+#define GF_SEGMENT_COST_ELEMS 64u
 
-/* Where the piece that begins at pass->elem ends. A chunk is cut at the same elements in every
- * pass, however many turns that takes: its norm must not depend on timing. */
-uint64_t gf_piece_end(const gf_context *gf, const struct gf_sparse_pass *pass);
+/* Where the segment that begins at pass->elem ends. A chunk is cut at the same elements in every
+ * pass, however many polls that takes: its norm must not depend on timing. */
+uint64_t gf_segment_end(const gf_context *gf, const struct gf_sparse_pass *pass);
 /* Does this step send the chunk that the pass is in? */
 bool gf_pass_selected(const struct gf_sparse *sparse, const struct gf_sparse_pass *pass);
-/* On to `end`, where a piece ended. */
+/* On to `end`, where a segment ended. */
 void gf_pass_advance(const struct gf_sparse *sparse, struct gf_sparse_pass *pass, uint64_t end);
 
 /* All sparse tensors share one type, and their part begins the pool: the index of an element alone

@@ -63,7 +63,7 @@ gf_status gf_sparse_batch_score(gf_context *gf, struct gf_queue *queue,
     struct gf_sparse *sparse = &gf->sparse;
     gf_mem values;
     gf_mem score = (gf_mem)(uintptr_t)&sparse->scores[at];
-    /* a chunk's first piece sets its score, a later one is added to it */
+    /* a chunk's first segment sets its score, a later one is added to it */
     bool more = (batch->list_u32 == 0) && (batch->first != gf_chunk_first(sparse, at));
     gf_status status = values_load(gf, queue, batch, tensor, &values);
     if (status < 0) return status;
@@ -94,38 +94,38 @@ static void scores_attribute(gf_context *gf)
     gf_finite_scored(gf, check);
 }
 
-/* Scores the piece at pass->elem. A chunk that is sent leaves nothing behind, so its score is 0 and
+/* Scores the segment at pass->elem. A chunk that is sent leaves nothing behind, so its score is 0 and
  * it is passed as a whole; but with local momentum scores are of gradients, and it has one, too.
- * GF_AGAIN: the piece is not ready. */
-static gf_status piece_score(gf_context *gf, struct gf_sparse_pass *pass, uint64_t *spent)
+ * GF_AGAIN: the segment is not ready. */
+static gf_status segment_score(gf_context *gf, struct gf_sparse_pass *pass, uint64_t *spent)
 {
     struct gf_sparse *sparse = &gf->sparse;
     const bool local = gf_sparse_is_local(gf);
     const bool leaves = !local && gf_pass_selected(sparse, pass);
-    const uint64_t end = leaves ? gf_chunk_end(sparse, pass->chunk) : gf_piece_end(gf, pass);
-    const struct gf_sparse_batch piece = {.first = pass->elem, .elems = end - pass->elem};
+    const uint64_t end = leaves ? gf_chunk_end(sparse, pass->chunk) : gf_segment_end(gf, pass);
+    const struct gf_sparse_batch segment = {.first = pass->elem, .elems = end - pass->elem};
     gf_status status = GF_OK;
     if (end > sparse->ready_elems) return GF_AGAIN;
     if (leaves)
         sparse->scores[pass->chunk] = 0.0f;
     else
         status = gf_sparse_batch_score(
-            gf, &gf->pack_queue, &piece, pass->chunk, local ? NULL : &pass->tensor,
+            gf, &gf->pack_queue, &segment, pass->chunk, local ? NULL : &pass->tensor,
             gf_finite_counter(gf, gf_score_counter(gf), GF_COUNT_PACKED));
     if (status < 0) return status;
-    *spent += (leaves ? 0 : piece.elems) + GF_PIECE_COST_ELEMS;
+    *spent += (leaves ? 0 : segment.elems) + GF_SEGMENT_COST_ELEMS;
     gf_pass_advance(sparse, pass, end);
     return GF_OK;
 }
 
-/* Pieces that are ready, about a slice of them. GF_OK: all are queued. */
-static gf_status pieces_score(gf_context *gf, uint64_t now_ns)
+/* Segments that are ready, about a slice of them. GF_OK: all are queued. */
+static gf_status segments_score(gf_context *gf, uint64_t now_ns)
 {
     const struct gf_sparse *sparse = &gf->sparse;
     struct gf_sparse_pass *pass = &gf->sparse.score;
     uint64_t spent = 0;
     while ((pass->chunk < sparse->chunk_count) && (spent < gf_slice_elems(gf))) {
-        gf_status status = piece_score(gf, pass, &spent);
+        gf_status status = segment_score(gf, pass, &spent);
         if (status != GF_OK) return status;
         gf->wait_state.moved_ns = now_ns;
     }
@@ -138,7 +138,7 @@ gf_status gf_sparse_score(gf_context *gf, uint64_t now_ns)
     gf_status status;
     if (sparse->scored) return GF_OK;
     if ((status = ready_advance(gf)) < 0) return status;
-    status = sparse->in_lists ? gf_sparse_lists_score(gf) : pieces_score(gf, now_ns);
+    status = sparse->in_lists ? gf_sparse_lists_score(gf) : segments_score(gf, now_ns);
     if (status != GF_OK) return status;
     status = gf_sparse_scores_poll(gf, &gf->pack_queue);
     if (status != GF_OK) return status;

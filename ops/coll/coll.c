@@ -43,12 +43,12 @@ gf_status gf_coll_start(struct gf_coll *coll, uint64_t now_ns)
     GF_ASSERT((elem_bytes > 0) && (elem_bytes <= GF_COLL_ELEM_BYTES_MAX) &&
               (elem_bytes <= coll->slice_bytes));
     GF_ASSERT(coll->plan.elem_count <= UINT64_MAX / GF_COLL_ELEM_BYTES_MAX);
-    GF_ASSERT((coll->late == NULL) || (coll->plan.reduce == NULL));
+    GF_ASSERT((coll->async == NULL) || (coll->plan.reduce == NULL));
     coll->bytes =
         (coll->plan.collective == GF_COLL_BARRIER) ? 0 : coll->plan.elem_count * elem_bytes;
     if (!coll->kind->in_memory) messages_begin(coll);
     coll->error = GF_OK;
-    coll->took_turn = false;
+    coll->start_progressed = false;
     coll->waits_for = GF_RANK_NONE;
     coll->awaits_device = coll->awaits_core = false;
     coll->moved_ns = now_ns;
@@ -89,7 +89,7 @@ gf_status gf_coll_poll(struct gf_coll *coll, uint64_t now_ns)
     gf_status status = GF_ERR_STATE;
     switch (coll->state) {
     case GF_COLL_IDLE: return GF_ERR_STATE;
-    case GF_COLL_RUN: status = coll->kind->turn(coll, now_ns); break;
+    case GF_COLL_RUN: status = coll->kind->progress(coll, now_ns); break;
     case GF_COLL_DRAIN: return coll_drain(coll);
     case GF_COLL_DONE: return GF_OK;
     case GF_COLL_FAILED: return coll->error;
@@ -105,7 +105,7 @@ gf_status gf_coll_poll(struct gf_coll *coll, uint64_t now_ns)
 }
 
 /* A post that failed is its peer's fault. */
-gf_status gf_coll_post(struct gf_coll *coll, uint32_t msg, uint32_t peer, uint64_t move,
+gf_status gf_coll_post(struct gf_coll *coll, uint32_t msg, uint32_t peer, uint64_t number,
                        gf_mem data, size_t bytes, bool is_send)
 {
     const struct gf_link_driver *driver = coll->link->driver;
@@ -116,7 +116,7 @@ gf_status gf_coll_post(struct gf_coll *coll, uint32_t msg, uint32_t peer, uint64
     if (bytes == 0) return GF_OK;
     slot->peer = gf_rank_at(coll->ranks, peer);
     status = (is_send ? driver->send_post : driver->recv_post)(
-        coll->link, slot->peer, gf_tag_move(coll->plan.tag, move), data, bytes, slot->req);
+        coll->link, slot->peer, gf_tag_message(coll->plan.tag, number), data, bytes, slot->req);
     slot->active = status == GF_OK;
     if (status < 0) coll->waits_for = slot->peer;
     if (slot->active && is_send) coll->bytes_done += bytes;

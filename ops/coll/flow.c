@@ -10,7 +10,7 @@
  * ranks number alike. (A reduction also waits for this rank's send of its own round, which waits
  * for no arrival of that round.)
  *
- * On a device reductions are late: they are queued, and until they are done nothing may be sent
+ * On a device reductions are asynchronous: they are queued, and until they are done nothing may be sent
  * on and no staging slot used again. So a fifth counter runs ahead of recv_done, and the CPU
  * waits for neither:
  *     recvd >= reduced >= recv_done
@@ -178,10 +178,10 @@ static gf_status flow_sends_end(struct gf_coll *coll, uint64_t now_ns)
 /* The next arrival to look at. */
 static struct gf_flow_at *flow_arrival(const struct gf_coll *coll)
 {
-    return (coll->late != NULL) ? &coll->own.flow->reduced : &coll->own.flow->recv_done;
+    return (coll->async != NULL) ? &coll->own.flow->reduced : &coll->own.flow->recv_done;
 }
 
-/* Takes arrivals in order. Reducing stops after about a slice, so that a turn stays short while
+/* Takes arrivals in order. Reducing stops after about a slice, so that a poll stays short while
  * many wait; queueing on a device is short in any case. */
 static gf_status flow_recvs_end(struct gf_coll *coll, uint64_t now_ns)
 {
@@ -189,7 +189,7 @@ static gf_status flow_recvs_end(struct gf_coll *coll, uint64_t now_ns)
     struct gf_flow_at *at = flow_arrival(coll);
     uint64_t reduced = 0;
     while ((at->count < flow->recvd.count) &&
-           ((reduced < flow->slice_elems) || (coll->late != NULL))) {
+           ((reduced < flow->slice_elems) || (coll->async != NULL))) {
         const struct gf_round *round;
         struct flow_slice slice;
         gf_status status = gf_coll_test(coll, slot_of(coll, at, false));
@@ -211,7 +211,7 @@ static gf_status flow_recvs_end(struct gf_coll *coll, uint64_t now_ns)
     return GF_OK;
 }
 
-gf_status gf_flow_late(struct gf_coll *coll, uint64_t now_ns)
+gf_status gf_flow_async(struct gf_coll *coll, uint64_t now_ns)
 {
     const struct gf_gpu_driver *driver = coll->queue->gpu->driver;
     struct gf_flow *flow = coll->own.flow;
@@ -275,11 +275,11 @@ gf_status gf_flow_progress(struct gf_coll *coll, uint64_t now_ns)
 {
     const struct gf_flow *flow = coll->own.flow;
     gf_status status = flow_sends_end(coll, now_ns);
-    /* What arrived comes before what is posted: it frees slots and lets sends go in this very turn.
+    /* What arrived comes before what is posted: it frees slots and lets sends go in this very poll.
      * Receives come before sends: a message that finds its receive posted is not kept elsewhere
      * first. */
     if (status >= 0) status = flow_recvs_end(coll, now_ns);
-    if ((status >= 0) && (coll->late != NULL)) status = coll->late(coll, now_ns);
+    if ((status >= 0) && (coll->async != NULL)) status = coll->async(coll, now_ns);
     if (status >= 0) status = flow_post(coll, false, now_ns);
     if (status >= 0) status = flow_post(coll, true, now_ns);
     if (status < 0) return status;

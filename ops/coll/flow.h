@@ -69,20 +69,20 @@ struct gf_flow {
     /* gf_flow_there(). UINT32_MAX, from start on: all is there. */
     uint32_t there_round;
     uint64_t there_elems;
-    /* Where reductions are late, between recv_done and recvd: all before `reduced` is given to the
+    /* Where reductions are asynchronous, between recv_done and recvd: all before `reduced` is given to the
      * device, all before `marked` is done once its event is reached. */
     struct gf_flow_at reduced;
     struct gf_flow_at marked;
     uint64_t last_reduce; /* messages up to the last one that was reduced */
 };
 
-/* need(), start() and turn() of a kind that has shape() and round(). */
+/* need(), start() and progress() of a kind that has shape() and round(). */
 void gf_flow_need(const struct gf_coll_kind *kind, const struct gf_coll_limits *limits,
                   struct gf_coll_need *need_out);
 gf_status gf_flow_start(struct gf_coll *coll);
 gf_status gf_flow_progress(struct gf_coll *coll, uint64_t now_ns);
-/* coll->late of these algorithms: which late reductions are done */
-gf_status gf_flow_late(struct gf_coll *coll, uint64_t now_ns);
+/* coll->async of these algorithms: which queued reductions are done */
+gf_status gf_flow_async(struct gf_coll *coll, uint64_t now_ns);
 /* Tells a running ring how much of what this rank sends is there by now: all of the rounds before
  * `round`, and so many elements of that one. */
 static inline void gf_flow_there(struct gf_flow *flow, uint32_t round, uint64_t elems)

@@ -76,5 +76,5 @@ const struct gf_coll_kind gf_coll_halving = {
     .round = halving_round,
     .need = gf_flow_need,
     .start = gf_flow_start,
-    .turn = gf_flow_progress,
+    .progress = gf_flow_progress,
 };

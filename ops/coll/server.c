@@ -36,5 +36,5 @@ const struct gf_coll_kind gf_coll_server = {
     .round = server_round,
     .need = gf_flow_need,
     .start = gf_flow_start,
-    .turn = gf_flow_progress,
+    .progress = gf_flow_progress,
 };

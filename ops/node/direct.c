@@ -37,28 +37,28 @@ uint64_t gf_direct_block_elems(const struct gf_coll *coll)
 }
 
 /* The part of block `index` that round `round` moves, in elements of data. */
-static void piece_of(struct gf_coll *coll, uint32_t index, uint64_t round, uint64_t *first_out,
-                     uint64_t *count_out)
+static void round_range(struct gf_coll *coll, uint32_t index, uint64_t round, uint64_t *first_out,
+                        uint64_t *count_out)
 {
     const struct gf_direct_state *direct = gf_direct_of(coll);
     uint64_t begin = direct->block_elems * index;
     uint64_t end = begin + direct->block_elems;
-    uint64_t first = begin + round * direct->piece_elems;
+    uint64_t first = begin + round * direct->round_elems;
     if (end > coll->plan.elem_count) end = coll->plan.elem_count;
     if (first > end) first = end;
     *first_out = first;
-    *count_out = (end - first < direct->piece_elems) ? end - first : direct->piece_elems;
+    *count_out = (end - first < direct->round_elems) ? end - first : direct->round_elems;
 }
 
 /* The same where it lies in the staging of rank `owner`, at `staging`, which has none of its own
  * block. */
-static gf_mem piece_staged(struct gf_coll *coll, gf_mem staging, uint32_t owner, uint32_t index,
+static gf_mem range_staged(struct gf_coll *coll, gf_mem staging, uint32_t owner, uint32_t index,
                            uint64_t round)
 {
     size_t half = gf_direct_half_bytes(coll->size, coll->slice_bytes);
     uint32_t slot = (index > owner) ? index - 1 : index;
     return staging + (round % 2) * half +
-           slot * gf_direct_of(coll)->piece_elems * gf_coll_elem_bytes(coll);
+           slot * gf_direct_of(coll)->round_elems * gf_coll_elem_bytes(coll);
 }
 
 /* ---- beginning ---- */
@@ -82,18 +82,18 @@ static void rounds_set(struct gf_coll *coll)
     size_t unit = GF_DIRECT_ALIGN_BYTES / gf_coll_elem_bytes(coll);
     uint64_t most =
         gf_direct_half_bytes(coll->size, coll->slice_bytes) / (coll->size - 1) / elem_bytes;
-    direct->piece_elems = direct->block_elems;
+    direct->round_elems = direct->block_elems;
     direct->rounds = (coll->plan.elem_count > 0) ? 1 : 0;
     if (!direct->any_staged || (direct->rounds == 0)) return;
     if (most > unit) most = most / unit * unit;
-    if (direct->piece_elems > most) direct->piece_elems = most;
-    direct->rounds = (direct->block_elems + direct->piece_elems - 1) / direct->piece_elems;
+    if (direct->round_elems > most) direct->round_elems = most;
+    direct->rounds = (direct->block_elems + direct->round_elems - 1) / direct->round_elems;
 }
 
 static gf_status direct_start(struct gf_coll *coll)
 {
     struct gf_direct_state *direct = gf_direct_of(coll);
-    GF_ASSERT((coll->size <= coll->own.direct->lane_ranks) &&
+    GF_ASSERT((coll->size <= coll->own.direct->flag_ranks) &&
               (coll->own.direct->small_bytes <= GF_DIRECT_SMALL_BYTES));
     if (coll->plan.collective == GF_COLL_BARRIER) coll->plan.elem_count = 0;
     gf_direct_begin(coll);
@@ -108,7 +108,7 @@ static gf_status direct_start(struct gf_coll *coll)
     return GF_OK;
 }
 
-/* ---- one turn of each state ---- */
+/* ---- progress of each state ---- */
 
 /* The part of this rank's data that the others read in a round, or that it copies out after it. */
 bool gf_direct_moves(const struct gf_coll *coll, uint32_t index, bool in)
@@ -124,18 +124,18 @@ bool gf_direct_moves(const struct gf_coll *coll, uint32_t index, bool in)
     return false;
 }
 
-/* All pieces of a round together are half of the staging at most, about a slice. */
+/* The ranges of a round together are half of the staging at most, about a slice. */
 static gf_status round_copy(struct gf_coll *coll, uint64_t round, bool in)
 {
     size_t elem_bytes = gf_coll_elem_bytes(coll);
     for (uint32_t index = 0; index < coll->size; index++) {
         uint64_t first;
         uint64_t count;
-        gf_mem staged = piece_staged(coll, coll->staging, coll->index, index, round);
+        gf_mem staged = range_staged(coll, coll->staging, coll->index, index, round);
         gf_mem at;
         gf_status status;
         if ((index == coll->index) || !gf_direct_moves(coll, index, in)) continue;
-        piece_of(coll, index, round, &first, &count);
+        round_range(coll, index, round, &first, &count);
         at = coll->plan.data + first * elem_bytes;
         if (count == 0) continue;
         status =
@@ -145,9 +145,9 @@ static gf_status round_copy(struct gf_coll *coll, uint64_t round, bool in)
     return GF_OK;
 }
 
-/* Where a rank's copy of this rank's piece lies, `elems` into it; 0: it can no longer be
+/* Where a rank's copy of this rank's range lies, `elems` into it; 0: it can no longer be
  * reached. */
-static gf_mem piece_at(struct gf_coll *coll, uint32_t index, uint64_t round, uint64_t first,
+static gf_mem range_at(struct gf_coll *coll, uint32_t index, uint64_t round, uint64_t first,
                        uint64_t elems)
 {
     size_t elem_bytes = gf_coll_elem_bytes(coll);
@@ -157,7 +157,7 @@ static gf_mem piece_at(struct gf_coll *coll, uint32_t index, uint64_t round, uin
     if (region == 0) return 0;
     where = gf_direct_of(coll)->where[index];
     if (where & GF_DIRECT_STAGED)
-        return piece_staged(coll, region + where - GF_DIRECT_STAGED, index, coll->index, round) +
+        return range_staged(coll, region + where - GF_DIRECT_STAGED, index, coll->index, round) +
                elems * elem_bytes;
     return region + where + (first + elems) * elem_bytes;
 }
@@ -175,7 +175,7 @@ static bool is_target(const struct gf_coll *coll, uint32_t index)
 }
 
 /* In an allreduce every rank is a source and a target: all copies are reduced into this rank's
- * piece, which is written to the others. */
+ * range, which is written to the others. */
 static gf_status reduce_in(struct gf_coll *coll, const gf_mem *at, uint64_t count)
 {
     gf_status status = GF_OK;
@@ -199,7 +199,7 @@ gf_status gf_direct_combine(struct gf_coll *coll, uint64_t round, uint64_t first
     uint32_t dst_count = 0;
     size_t bytes = count * gf_coll_elem_bytes(coll);
     for (uint32_t index = 0; index < coll->size; index++) {
-        gf_mem at = piece_at(coll, index, round, first, elems);
+        gf_mem at = range_at(coll, index, round, first, elems);
         bool source = is_source(coll, index), target = is_target(coll, index);
         if (at == 0) return gf_direct_lost(coll, index);
         if (source) src[src_count++] = at;
@@ -218,7 +218,7 @@ gf_status gf_direct_combine(struct gf_coll *coll, uint64_t round, uint64_t first
     return GF_OK;
 }
 
-/* About a slice of loads; GF_OK once this rank's piece of the round is done. */
+/* About a slice of loads; GF_OK once this rank's range of the round is done. */
 static gf_status work(struct gf_coll *coll, uint64_t round)
 {
     struct gf_direct_state *direct = gf_direct_of(coll);
@@ -229,7 +229,7 @@ static gf_status work(struct gf_coll *coll, uint64_t round)
     uint64_t left;
     gf_status status = GF_OK;
     if (most == 0) most = unit;
-    piece_of(coll, coll->index, round, &first, &count);
+    round_range(coll, coll->index, round, &first, &count);
     left = count - direct->done;
     if (left > most) left = most;
     if (left > 0) status = gf_direct_combine(coll, round, first, direct->done, left);
@@ -246,7 +246,7 @@ static gf_status work(struct gf_coll *coll, uint64_t round)
  *     SIGNAL      s becomes s + 1
  *     WAIT        for the signals s of all others
  *     COPY_OUT    round s - 2, which is whole, out of staging  if staged, and there is such a round
- *     WORK        this rank's piece of round s - 1; there is none after the last barrier
+ *     WORK        this rank's range of round s - 1; there is none after the last barrier
  *
  * Rounds s and s - 2 share a half: what is copied in was copied out before. */
 static enum direct_state behind_wait(const struct gf_direct_state *direct)
@@ -260,7 +260,7 @@ static enum direct_state behind_work(const struct gf_direct_state *direct)
     return copies ? DIRECT_COPY_IN : DIRECT_SIGNAL;
 }
 
-/* A turn ends where a flag is awaited, and after about a slice of work. */
+/* A poll ends where a flag is awaited, and after about a slice of work. */
 static gf_status rounds_progress(struct gf_coll *coll, uint64_t now_ns)
 {
     struct gf_direct_state *direct = gf_direct_of(coll);
@@ -327,5 +327,5 @@ const struct gf_coll_kind gf_coll_direct = {
     .collectives = UINT32_MAX,
     .need = direct_need,
     .start = direct_start,
-    .turn = direct_progress,
+    .progress = direct_progress,
 };

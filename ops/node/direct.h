@@ -5,7 +5,8 @@
 #include "ops/coll.h"
 #include "ops/ops.h"
 
-#define GF_DIRECT_LANES 32u
+/* operations under way at once; a power of two */
+#define GF_DIRECT_OPS_MAX 32u
 #define GF_DIRECT_LINE_BYTES 64u
 /* of a rank in an operation: a line with its flag, and the next one */
 #define GF_DIRECT_SLOT_BYTES 128u
@@ -44,8 +45,8 @@ struct gf_direct_state {
     uint64_t arrived;  /* ranks below this one have given theirs, too */
     uint64_t rounds;
     uint64_t block_elems; /* of all blocks but the last */
-    uint64_t piece_elems; /* of a block, a round */
-    uint64_t done;        /* elements of a piece, or blocks copied, in this state */
+    uint64_t round_elems; /* of a block that a round takes */
+    uint64_t done;        /* elements of a range, or blocks copied, in this state */
     bool staged;          /* this rank's data */
     bool any_staged;      /* some rank's: there are rounds */
     bool small;           /* one barrier: direct_small.c */
@@ -55,7 +56,7 @@ struct gf_direct_state {
 };
 
 /* What direct needs beside the rest. A rank takes part in operations in the same order as all
- * others; `order` is the operation's number in it, from 0, and grows by less than GF_DIRECT_LANES
+ * others; `order` is the operation's number in it, from 0, and grows by less than GF_DIRECT_OPS_MAX
  * over the oldest that is under way. */
 struct gf_direct {
     uint64_t order;
@@ -63,7 +64,7 @@ struct gf_direct {
     /* [size] gf_coll_direct_device: each rank's device memory as this one reaches it; else NULL */
     const gf_mem *exported;
     /* ranks in the group, at least; the region begins with gf_direct_area_bytes() of it, zero */
-    uint32_t lane_ranks;
+    uint32_t flag_ranks;
     /* data up to this size takes one barrier, the same on all ranks; at most
      * GF_DIRECT_SMALL_BYTES */
     uint32_t small_bytes;
@@ -83,11 +84,11 @@ static inline struct gf_direct_state *gf_direct_of(const struct gf_coll *coll)
     return &coll->own.direct->state;
 }
 
-/* After the lanes each rank has a line in every region: the core that it runs on, and in its own
+/* After the slots each rank has a line in every region: the core that it runs on, and in its own
  * region also whether it sleeps (gf_link_driver.flag_arm). */
 static inline size_t gf_direct_rank_at(const struct gf_direct *direct, uint32_t index)
 {
-    return (size_t)2 * GF_DIRECT_LANES * direct->lane_ranks * GF_DIRECT_SLOT_BYTES +
+    return (size_t)2 * GF_DIRECT_OPS_MAX * direct->flag_ranks * GF_DIRECT_SLOT_BYTES +
            (size_t)index * GF_DIRECT_LINE_BYTES;
 }
 static inline size_t gf_direct_sleep_at(const struct gf_direct *direct, uint32_t index)
@@ -97,14 +98,14 @@ static inline size_t gf_direct_sleep_at(const struct gf_direct *direct, uint32_t
 
 static inline size_t gf_direct_flags_bytes(uint32_t world)
 {
-    return (size_t)world * (2 * GF_DIRECT_LANES * GF_DIRECT_SLOT_BYTES + GF_DIRECT_LINE_BYTES);
+    return (size_t)world * (2 * GF_DIRECT_OPS_MAX * GF_DIRECT_SLOT_BYTES + GF_DIRECT_LINE_BYTES);
 }
 
 /* Flags, then small data, both for a world; 0: it is too large for direct. */
 static inline size_t gf_direct_area_bytes(uint32_t world)
 {
     if (world > GF_DIRECT_RANKS_MAX) return 0;
-    return gf_direct_flags_bytes(world) + 2 * GF_DIRECT_LANES * (size_t)GF_DIRECT_SMALL_BYTES;
+    return gf_direct_flags_bytes(world) + 2 * GF_DIRECT_OPS_MAX * (size_t)GF_DIRECT_SMALL_BYTES;
 }
 
 static inline uint32_t gf_direct_rank(const struct gf_coll *coll, uint32_t index)
@@ -117,17 +118,17 @@ static inline gf_mem gf_direct_region(const struct gf_coll *coll, uint32_t index
     return (gf_mem)(uintptr_t)coll->link->driver->map(coll->link, gf_direct_rank(coll, index));
 }
 gf_status gf_direct_lost(struct gf_coll *coll, uint32_t index);
-/* The rank that comes `turn` after this one; below size. */
-static inline uint32_t gf_direct_after(const struct gf_coll *coll, uint32_t turn)
+/* The rank that comes `distance` after this one; below size. */
+static inline uint32_t gf_direct_after(const struct gf_coll *coll, uint32_t distance)
 {
-    uint32_t index = coll->index + turn;
+    uint32_t index = coll->index + distance;
     return (index < coll->size) ? index : index - coll->size;
 }
 /* The part of block `index` of this rank's data that the others read (in), or that this rank copies
  * out afterwards. */
 bool gf_direct_moves(const struct gf_coll *coll, uint32_t index, bool in);
 
-/* Half of the staging: pieces of all ranks in one round. */
+/* Half of the staging: the ranges of all ranks in one round. */
 static inline size_t gf_direct_half_bytes(uint32_t size, uint32_t slice_bytes)
 {
     size_t least = (size_t)size * sizeof(uint64_t); /* an element a rank */
@@ -153,7 +154,7 @@ void gf_direct_begin(struct gf_coll *coll);
  * the operation is, and exchanges where data lies: in bytes from the exchange region or from
  * exported memory, with GF_DIRECT_STAGED in it where that is the staging. */
 gf_status gf_direct_signal(struct gf_coll *coll);
-/* a turn of looking at flags; GF_OK: all ranks have arrived */
+/* looks at the flags; GF_OK: all ranks have arrived */
 gf_status gf_direct_flags_poll(struct gf_coll *coll, uint64_t now_ns);
 /* gf_direct_state.slots_at */
 size_t gf_direct_slots_at(const struct gf_direct *direct, uint64_t order);
@@ -179,14 +180,14 @@ static inline uint64_t gf_direct_flag_value(const struct gf_coll *coll, uint64_t
 gf_status gf_direct_combine(struct gf_coll *coll, uint64_t round, uint64_t first, uint64_t elems,
                             uint64_t count);
 
-gf_status gf_direct_small_start(struct gf_coll *coll); /* the start and the turn of small data */
+gf_status gf_direct_small_start(struct gf_coll *coll); /* start() and progress() of small data */
 gf_status gf_direct_small_progress(struct gf_coll *coll, uint64_t now_ns);
 
 /* direct_flags.c. At the end of opening: reads each page of each peer's region once, some pages a
  * call, *pages so far; GF_OK: all of them. At every other moment some rank would wait for it. */
 gf_status gf_direct_touch(struct gf_link *link, uint32_t size, uint64_t *pages);
 /* Ends the sleep of all peers: there is news on the control channel. */
-void gf_direct_wake(struct gf_link *link, uint32_t size, uint32_t own, uint32_t lane_ranks);
+void gf_direct_wake(struct gf_link *link, uint32_t size, uint32_t own, uint32_t flag_ranks);
 /* Direct was asked for, and not all ranks share memory: why not, and which rank does not. */
 void gf_direct_unshared(struct gf_link *link, uint32_t size, uint32_t own, uint32_t *peer_out,
                         char text_out[256]);

@@ -12,7 +12,7 @@
  * memory that is in use again. No flag could prevent that: unlike an exchange region, device memory
  * is not mapped anew.
  *
- * A device works late: an event follows what it was given, and the CPU sets a flag only once that
+ * A device works asynchronously: an event follows what it was given, and the CPU sets a flag only once that
  * event is complete. The CPU waits for its own device by the event and for its peers by flags, and
  * only then queues the sum or the copy. No stream ever waits for another process. So streams may
  * share one of the device's work queues, launches may block, and another library's waits may stand
@@ -29,8 +29,8 @@ enum { BARRIER_PACKED = 1, BARRIER_SUMMED, BARRIER_READ }; /* flags given */
 
 static gf_status device_start(struct gf_coll *coll)
 {
-    GF_ASSERT((coll->late != NULL) && (coll->own.direct->exported != NULL));
-    GF_ASSERT(coll->size <= coll->own.direct->lane_ranks);
+    GF_ASSERT((coll->async != NULL) && (coll->own.direct->exported != NULL));
+    GF_ASSERT(coll->size <= coll->own.direct->flag_ranks);
     GF_ASSERT(coll->plan.data - coll->own.direct->exported[coll->index] <=
               coll->own.direct->region_bytes);
     gf_direct_begin(coll);
@@ -78,8 +78,8 @@ static gf_status blocks_gather(struct gf_coll *coll, struct gf_queue *queue)
     uint64_t bytes[GF_DIRECT_RANKS_MAX];
     uint32_t count = 0;
     gf_status status = GF_OK;
-    for (uint32_t turn = 1; (turn < coll->size) && (status >= 0); turn++) {
-        uint32_t index = gf_direct_after(coll, turn);
+    for (uint32_t distance = 1; (distance < coll->size) && (status >= 0); distance++) {
+        uint32_t index = gf_direct_after(coll, distance);
         uint64_t first;
         uint64_t elems;
         block_of(coll, index, &first, &elems);
@@ -153,5 +153,5 @@ const struct gf_coll_kind gf_coll_direct_device = {
     .collectives = 1u << GF_COLL_ALLREDUCE | 1u << GF_COLL_REDUCE_SCATTER | 1u << GF_COLL_ALLGATHER,
     .need = device_need,
     .start = device_start,
-    .turn = device_progress,
+    .progress = device_progress,
 };

@@ -1,28 +1,28 @@
-/* The barriers of a direct operation: flags that ranks set in each other's exchange regions. For
- * each operation that can be under way (a lane) a rank owns a slot of two cache lines in each
- * peer's region, and the peer only reads it:
+/* The barriers of a direct operation: flags that ranks set in each other's exchange regions. In each
+ * of 2 L rows, where L operations can be under way at once (GF_DIRECT_OPS_MAX), a rank owns a slot of
+ * two cache lines in each peer's region, and the peer only reads it:
  *
  *     [flag] [what operation this is] [where my data is, or the data] .. [sign of life]
  *
- * A flag holds the operation's number and counts the barriers within. It only grows, so a lane
+ * A flag holds the operation's number and counts the barriers within. It only grows, so a row
  * needs no clearing between operations, and the flag of an earlier one is never taken for one of
- * this. A lane has two slots, used in turn, because a peer may still read the other words of one
- * when this rank is done. A rank whose operation, type or count differs is found by these words,
+ * this. There are twice as many rows as operations, because a peer may still read the other words of
+ * a slot when this rank is done. A rank whose operation, type or count differs is found by these words,
  * and is the culprit. */
 #include "ops/node/direct.h"
 
 #include <sched.h>
 #include <stdio.h>
 
-/* Operations take the 2 L slots in the order of the triangular numbers, which reaches each of them.
+/* Operations take the 2 L rows in the order of the triangular numbers, which reaches each of them.
  * No two strides are alike, so a CPU does not prefetch what a peer is about to write. */
-_Static_assert((GF_DIRECT_LANES & (GF_DIRECT_LANES - 1)) == 0,
-               "modulo a power of two they come to each slot");
+_Static_assert((GF_DIRECT_OPS_MAX & (GF_DIRECT_OPS_MAX - 1)) == 0,
+               "modulo a power of two they come to each row");
 size_t gf_direct_slots_at(const struct gf_direct *direct, uint64_t order)
 {
-    uint64_t slot = order % (2 * GF_DIRECT_LANES);
-    uint64_t row = slot * (slot + 1) / 2 % (2 * GF_DIRECT_LANES);
-    return row * direct->lane_ranks * GF_DIRECT_SLOT_BYTES;
+    uint64_t number = order % (2 * GF_DIRECT_OPS_MAX);
+    uint64_t row = number * (number + 1) / 2 % (2 * GF_DIRECT_OPS_MAX);
+    return row * direct->flag_ranks * GF_DIRECT_SLOT_BYTES;
 }
 
 /* What an operation is, in a word:
@@ -42,7 +42,7 @@ void gf_direct_begin(struct gf_coll *coll)
 {
     const struct gf_direct *own = coll->own.direct;
     struct gf_direct_state *direct = gf_direct_of(coll);
-    bool small = (coll->late == NULL) && (coll->bytes <= own->small_bytes);
+    bool small = (coll->async == NULL) && (coll->bytes <= own->small_bytes);
     uint64_t way = (small ? KIND_SMALL : 0) | ((own->exported != NULL) ? KIND_EXPORTED : 0) |
                    ((coll->plan.reduce != NULL) ? KIND_REDUCE : 0);
     uint64_t kind =
@@ -51,7 +51,7 @@ void gf_direct_begin(struct gf_coll *coll)
     uint64_t which = (coll->plan.reduce != NULL) ? coll->plan.reduce_number : coll->plan.root;
     direct->what = ((which << WHICH_BIT) ^ (kind << KIND_BIT)) + coll->plan.elem_count;
     direct->state = direct->barriers = direct->arrived = direct->rounds = direct->done = 0;
-    direct->block_elems = direct->piece_elems = 0;
+    direct->block_elems = direct->round_elems = 0;
     direct->small = small;
     direct->staged = direct->any_staged = direct->beside = false;
 }
@@ -112,8 +112,8 @@ static inline void others_wake(struct gf_coll *coll)
     const struct gf_direct *own = coll->own.direct;
     bool sleeps = coll->link->driver->flag_sleep != NULL;
     size_t next_at = gf_direct_slots_at(own, own->order + 1) + coll->index * GF_DIRECT_SLOT_BYTES;
-    for (uint32_t turn = 1; turn < coll->size; turn++) {
-        uint32_t index = gf_direct_after(coll, turn);
+    for (uint32_t distance = 1; distance < coll->size; distance++) {
+        uint32_t index = gf_direct_after(coll, distance);
         char *region = (char *)(uintptr_t)gf_direct_region(coll, index);
         if (sleeps) gf_flag_wake(region, gf_direct_sleep_at(own, index));
         if (!own->state.small) continue;
@@ -128,8 +128,9 @@ gf_status gf_direct_signal(struct gf_coll *coll)
     struct gf_direct_state *direct = gf_direct_of(coll);
     size_t at = gf_direct_slot_at(coll, coll->index);
     uint64_t flag = gf_direct_flag_value(coll, direct->barriers + 1);
-    for (uint32_t turn = 1; turn < coll->size; turn++) { /* each rank begins with another one */
-        uint32_t index = gf_direct_after(coll, turn);
+    for (uint32_t distance = 1; distance < coll->size;
+         distance++) { /* each rank begins with another one */
+        uint32_t index = gf_direct_after(coll, distance);
         gf_mem region = gf_direct_region(coll, index);
         if (region == 0) return gf_direct_lost(coll, index);
         if (direct->barriers == 0) {
@@ -244,7 +245,7 @@ static bool flag_await(struct gf_coll *coll, uint32_t index, uint64_t wanted)
     return false;
 }
 
-/* All ranks before `arrived` have reached this barrier: the next turn continues where this one
+/* All ranks before `arrived` have reached this barrier: the next poll continues where this one
  * stops. With a rank's first flag the other words of its slot are there, and are checked. */
 gf_status gf_direct_flags_poll(struct gf_coll *coll, uint64_t now_ns)
 {
@@ -285,9 +286,9 @@ gf_status gf_direct_touch(struct gf_link *link, uint32_t size, uint64_t *pages)
     return GF_OK;
 }
 
-void gf_direct_wake(struct gf_link *link, uint32_t size, uint32_t own, uint32_t lane_ranks)
+void gf_direct_wake(struct gf_link *link, uint32_t size, uint32_t own, uint32_t flag_ranks)
 {
-    const struct gf_direct shared = {.lane_ranks = lane_ranks};
+    const struct gf_direct shared = {.flag_ranks = flag_ranks};
     for (uint32_t rank = 0; (link->driver->flag_sleep != NULL) && (rank < size); rank++) {
         void *region = link->driver->map(link, rank);
         if ((rank != own) && (region != NULL))

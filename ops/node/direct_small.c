@@ -7,17 +7,17 @@
  * instead of two. A larger one lies once, in its owner's region.
  *
  * A rank that has all flags of an operation does not know whether its copy has been read. For
- * operation k it knows that once all flags of operation k + GF_DIRECT_LANES are there, because no
- * rank takes that one before it is done with k. Therefore a lane has two slots, used in turn, and a
- * slot is written again only then. */
+ * operation k it knows that once all flags of operation k + GF_DIRECT_OPS_MAX are there, because no
+ * rank takes that one before it is done with k. Therefore there are 2 L copies for
+ * the L operations that can be under way, and a copy is written again only then. */
 #include "ops/node/direct.h"
 
 /* Where a rank's copy lies in its region, if it is not beside the flags. */
 static size_t copy_at(const struct gf_coll *coll)
 {
     const struct gf_direct *direct = coll->own.direct;
-    return gf_direct_flags_bytes(direct->lane_ranks) +
-           (size_t)(direct->order % (2 * GF_DIRECT_LANES)) * GF_DIRECT_SMALL_BYTES;
+    return gf_direct_flags_bytes(direct->flag_ranks) +
+           (size_t)(direct->order % (2 * GF_DIRECT_OPS_MAX)) * GF_DIRECT_SMALL_BYTES;
 }
 
 /* Blocks first..first+count-1, in bytes. */
@@ -135,7 +135,7 @@ static void beside_fetch(const struct gf_coll *coll)
         __builtin_prefetch(slots + index * sizeof(struct gf_direct_slot) + GF_DIRECT_LINE_BYTES);
 }
 
-/* Flags are looked at in the next turn: a rank that looks before the others have stored takes the
+/* Flags are looked at in the next poll: a rank that looks before the others have stored takes the
  * line from them, and the line travels three times instead of once. */
 gf_status gf_direct_small_progress(struct gf_coll *coll, uint64_t now_ns)
 {
@@ -146,7 +146,7 @@ gf_status gf_direct_small_progress(struct gf_coll *coll, uint64_t now_ns)
 }
 
 /* A reduction works in place, so it has a copy of its own. The copy and the flag are its
- * first turn. */
+ * first poll. */
 gf_status gf_direct_small_start(struct gf_coll *coll)
 {
     struct gf_direct_state *direct = gf_direct_of(coll);
@@ -158,6 +158,6 @@ gf_status gf_direct_small_start(struct gf_coll *coll)
         if (status < 0) return status;
     }
     status = gf_direct_signal(coll);
-    coll->took_turn = status == GF_OK;
+    coll->start_progressed = status == GF_OK;
     return status;
 }

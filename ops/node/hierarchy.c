@@ -71,7 +71,7 @@ static gf_status node_start(struct gf_coll *coll, gf_collective collective, uint
     struct gf_hierarchy *own = coll->own.hierarchy;
     struct gf_coll *node = &own->node;
     own->direct.order = order;
-    own->direct.meets = (collective == GF_COLL_REDUCE_SCATTER) && (node->late == NULL);
+    own->direct.meets = (collective == GF_COLL_REDUCE_SCATTER) && (node->async == NULL);
     node->plan.collective = collective;
     node->state = GF_COLL_IDLE;
     return gf_coll_start(node, now_ns);
@@ -126,20 +126,20 @@ static void between_make(struct gf_coll *coll)
     between->plan.elem_count = count;
     if (gf_hierarchy_casts(own)) between->plan.type = own->wire;
     if (!gf_hierarchy_crosses(own)) return;
-    between->late = NULL;
+    between->async = NULL;
     between->queue = own->host.queue;
     between->ops = own->host.ops;
     between->check = own->host.check;
     between->staging = own->host.staging;
 }
 
-gf_status gf_hierarchy_part_turn(struct gf_coll *coll, struct gf_coll *part, uint64_t now_ns)
+gf_status gf_hierarchy_part_progress(struct gf_coll *coll, struct gf_coll *part, uint64_t now_ns)
 {
     gf_status status;
     if (part->state == GF_COLL_DONE) return GF_OK; /* as a group of one is from the start */
     part->spins = coll->spins;
     part->awaits_core = false;
-    status = part->kind->turn(part, now_ns);
+    status = part->kind->progress(part, now_ns);
     coll->awaits_core = part->awaits_core;
     coll->awaits_device = part->awaits_device;
     coll->waits_for = part->waits_for;
@@ -227,10 +227,10 @@ static gf_status scatter_start(struct gf_coll *coll, uint64_t now_ns)
     return node_start(coll, GF_COLL_REDUCE_SCATTER, 2 * own->shared.order, now_ns);
 }
 
-static gf_status scatter_turn(struct gf_coll *coll, uint64_t now_ns)
+static gf_status scatter_progress(struct gf_coll *coll, uint64_t now_ns)
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
-    gf_status status = gf_hierarchy_part_turn(coll, &own->node, now_ns);
+    gf_status status = gf_hierarchy_part_progress(coll, &own->node, now_ns);
     if (status == GF_OK) own->overlaps = own->direct.meets && !own->direct.state.any_staged;
     return status;
 }
@@ -244,11 +244,11 @@ static gf_status between_start(struct gf_coll *coll, uint64_t now_ns)
     return ((status >= 0) && own->overlaps) ? gf_hierarchy_overlapped_start(coll) : status;
 }
 
-static gf_status between_turn(struct gf_coll *coll, uint64_t now_ns)
+static gf_status between_progress(struct gf_coll *coll, uint64_t now_ns)
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
-    gf_status status = own->overlaps ? gf_hierarchy_overlapped_turn(coll, now_ns)
-                                     : gf_hierarchy_part_turn(coll, &own->between, now_ns);
+    gf_status status = own->overlaps ? gf_hierarchy_overlapped_progress(coll, now_ns)
+                                     : gf_hierarchy_part_progress(coll, &own->between, now_ns);
     if (status == GF_AGAIN) beat(coll, now_ns);
     return status;
 }
@@ -260,9 +260,9 @@ static gf_status gather_start(struct gf_coll *coll, uint64_t now_ns)
     return node_start(coll, collective, 2 * own->shared.order + 1, now_ns);
 }
 
-static gf_status gather_turn(struct gf_coll *coll, uint64_t now_ns)
+static gf_status gather_progress(struct gf_coll *coll, uint64_t now_ns)
 {
-    gf_status status = gf_hierarchy_part_turn(coll, &coll->own.hierarchy->node, now_ns);
+    gf_status status = gf_hierarchy_part_progress(coll, &coll->own.hierarchy->node, now_ns);
     if ((status == GF_AGAIN) && heard(coll)) coll->moved_ns = now_ns;
     return status;
 }
@@ -270,13 +270,13 @@ static gf_status gather_turn(struct gf_coll *coll, uint64_t now_ns)
 static const struct stage {
     bool (*has)(const struct gf_hierarchy *own); /* does this rank have it in this operation? */
     gf_status (*start)(struct gf_coll *coll, uint64_t now_ns);
-    gf_status (*turn)(struct gf_coll *coll, uint64_t now_ns);
+    gf_status (*progress)(struct gf_coll *coll, uint64_t now_ns);
 } stages[] = {
-    [GF_HIERARCHY_SCATTER] = {has_always, scatter_start, scatter_turn},
-    [GF_HIERARCHY_NARROW] = {block_changes, gf_hierarchy_block_start, gf_hierarchy_block_turn},
-    [GF_HIERARCHY_BETWEEN] = {owns_block, between_start, between_turn},
-    [GF_HIERARCHY_WIDEN] = {block_changes, gf_hierarchy_block_start, gf_hierarchy_block_turn},
-    [GF_HIERARCHY_GATHER] = {has_always, gather_start, gather_turn},
+    [GF_HIERARCHY_SCATTER] = {has_always, scatter_start, scatter_progress},
+    [GF_HIERARCHY_NARROW] = {block_changes, gf_hierarchy_block_start, gf_hierarchy_block_progress},
+    [GF_HIERARCHY_BETWEEN] = {owns_block, between_start, between_progress},
+    [GF_HIERARCHY_WIDEN] = {block_changes, gf_hierarchy_block_start, gf_hierarchy_block_progress},
+    [GF_HIERARCHY_GATHER] = {has_always, gather_start, gather_progress},
 };
 
 /* ---- what coll.c calls ---- */
@@ -314,14 +314,14 @@ static gf_status stage_next(struct gf_coll *coll, uint64_t now_ns)
     return stages[own->stage].start(coll, now_ns);
 }
 
-/* A stage begins in the turn in which the one before it ends, unless that turn has worked on a
+/* A stage begins in the poll in which the one before it ends, unless that poll has worked on a
  * slice: no other rank need wake this one for what it can do by itself. */
-static gf_status hierarchy_turn(struct gf_coll *coll, uint64_t now_ns)
+static gf_status hierarchy_progress(struct gf_coll *coll, uint64_t now_ns)
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
     uint64_t mapped = coll->bytes_mapped;
     for (;;) {
-        gf_status status = stages[own->stage].turn(coll, now_ns);
+        gf_status status = stages[own->stage].progress(coll, now_ns);
         if ((status != GF_OK) || (own->stage == GF_HIERARCHY_GATHER)) return status;
         status = stage_next(coll, now_ns);
         if (status < 0) return status;
@@ -348,5 +348,5 @@ const struct gf_coll_kind gf_coll_hierarchy = {
     .collectives = 1u << GF_COLL_ALLREDUCE,
     .need = hierarchy_need,
     .start = hierarchy_start,
-    .turn = hierarchy_turn,
+    .progress = hierarchy_progress,
 };

@@ -7,7 +7,7 @@
 
 /* Which ranks share memory, as hierarchy needs it. Ranks are world ranks. All ranks of the group
  * agree on the nodes, on their order and on the order of ranks in them. An operation of hierarchy
- * takes two numbers in direct's order, so operations under way are at most GF_DIRECT_LANES / 2
+ * takes two numbers in direct's order, so operations under way are at most GF_DIRECT_OPS_MAX / 2
  * apart. */
 struct gf_coll_nodes {
     const uint32_t *local; /* [local_size] ranks of this rank's node, this one too */

@@ -66,8 +66,8 @@ static gf_status widen_queue(struct gf_coll *coll, uint64_t first, uint64_t coun
 }
 
 /* On a device the whole block is queued at once; then the event after it is awaited. */
-static gf_status device_block_turn(struct gf_coll *coll, uint64_t first, uint64_t count,
-                                   uint64_t now_ns)
+static gf_status device_block_progress(struct gf_coll *coll, uint64_t first, uint64_t count,
+                                       uint64_t now_ns)
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
     bool narrow = own->stage == GF_HIERARCHY_NARROW;
@@ -91,7 +91,7 @@ gf_status gf_hierarchy_block_start(struct gf_coll *coll, uint64_t now_ns)
     return GF_OK;
 }
 
-gf_status gf_hierarchy_block_turn(struct gf_coll *coll, uint64_t now_ns)
+gf_status gf_hierarchy_block_progress(struct gf_coll *coll, uint64_t now_ns)
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
     uint64_t most = coll->slice_bytes / sizeof(float);
@@ -100,7 +100,8 @@ gf_status gf_hierarchy_block_turn(struct gf_coll *coll, uint64_t now_ns)
     uint64_t left;
     gf_status status = GF_OK;
     gf_hierarchy_block(coll, &first, &count);
-    if ((coll->late != NULL) && (count > 0)) return device_block_turn(coll, first, count, now_ns);
+    if ((coll->async != NULL) && (count > 0))
+        return device_block_progress(coll, first, count, now_ns);
     left = count - own->cast_elems;
     if (left > most) left = most;
     if (left > 0)

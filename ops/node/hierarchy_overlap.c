@@ -129,8 +129,8 @@ gf_status gf_hierarchy_overlapped_start(struct gf_coll *coll)
     return GF_OK;
 }
 
-/* The ring is fed first: a slice is gathered only in a turn that has none to sum. */
-gf_status gf_hierarchy_overlapped_turn(struct gf_coll *coll, uint64_t now_ns)
+/* The ring is fed first: a slice is gathered only in a poll that has none to sum. */
+gf_status gf_hierarchy_overlapped_progress(struct gf_coll *coll, uint64_t now_ns)
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
     struct gf_coll *between = &own->between;
@@ -142,7 +142,7 @@ gf_status gf_hierarchy_overlapped_turn(struct gf_coll *coll, uint64_t now_ns)
     if (status < 0) return status;
     /* sub-block k is sent in round k */
     if (subs > 1) gf_flow_there(&own->flow, own->summed.sub, own->summed.elems);
-    if ((subs > 1) || !sums) status = gf_hierarchy_part_turn(coll, between, now_ns);
+    if ((subs > 1) || !sums) status = gf_hierarchy_part_progress(coll, between, now_ns);
     if (status < 0) return status;
     if (sums) return GF_AGAIN;
     if (slice_next(coll, &own->gathered, true, &slice)) status = slice_gather(coll, &slice, now_ns);

@@ -40,17 +40,17 @@ static inline uint32_t gf_hierarchy_subs(const struct gf_hierarchy *own)
     return (own->between.kind == &gf_coll_ring) ? own->between.size : 1;
 }
 
-/* A turn of `part`, which is coll's node or between. */
-gf_status gf_hierarchy_part_turn(struct gf_coll *coll, struct gf_coll *part, uint64_t now_ns);
+/* Progress of `part`, which is coll's node or between. */
+gf_status gf_hierarchy_part_progress(struct gf_coll *coll, struct gf_coll *part, uint64_t now_ns);
 
 /* hierarchy_block.c. Some of this rank's block, to the wire's type (narrow) or back. */
 gf_status gf_hierarchy_cast(struct gf_coll *coll, bool narrow, uint64_t at, uint64_t count);
-/* NARROW and WIDEN. A turn of them is a slice on the host. */
+/* NARROW and WIDEN. A poll takes a slice of them on the host. */
 gf_status gf_hierarchy_block_start(struct gf_coll *coll, uint64_t now_ns);
-gf_status gf_hierarchy_block_turn(struct gf_coll *coll, uint64_t now_ns);
+gf_status gf_hierarchy_block_progress(struct gf_coll *coll, uint64_t now_ns);
 
 /* hierarchy_overlap.c. BETWEEN with what SCATTER has left to do, and with GATHER's work. */
 gf_status gf_hierarchy_overlapped_start(struct gf_coll *coll);
-gf_status gf_hierarchy_overlapped_turn(struct gf_coll *coll, uint64_t now_ns);
+gf_status gf_hierarchy_overlapped_progress(struct gf_coll *coll, uint64_t now_ns);
 
 #endif

@@ -81,7 +81,7 @@ static gf_status plan_cast(struct gf_queue *queue, gf_mem dst, gf_type dst_type,
 static gf_status plan_sum(struct gf_queue *queue, gf_mem dst, gf_mem src, gf_type type,
                           uint64_t elem_count, uint64_t base, struct gf_check *check)
 {
-    /* a chunk's, of pieces: chosen by, so it is real */
+    /* a chunk's, of segments: chosen by, so it is real */
     bool is_score = (elem_count == 1) && (type == GF_TYPE_F32);
     if (is_score)
         (void)spend_next(queue, PLAN_SCORE_SUM, 1, 3 * sizeof(float));
@@ -171,12 +171,12 @@ gf_status plan_zero(struct gf_queue *queue, gf_mem dst, uint64_t size_bytes)
 }
 
 static gf_status plan_score(struct gf_queue *queue, gf_mem scores_f32, gf_mem src_f32,
-                            uint64_t elem_count, uint64_t chunk_elems, uint64_t piece_elems)
+                            uint64_t elem_count, uint64_t chunk_elems, uint64_t segment_elems)
 {
     struct plan_device *device = device_of(queue);
     float *scores = (float *)(uintptr_t)scores_f32;
     (void)src_f32;
-    (void)piece_elems;
+    (void)segment_elems;
     (void)spend_next(queue, PLAN_SCORE, elem_count, elem_count * sizeof(float));
     for (uint64_t at = 0; at < elem_count; at += chunk_elems) {
         uint64_t value = (++device->score_count) * UINT64_C(0x9e3779b97f4a7c15);

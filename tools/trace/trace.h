@@ -8,7 +8,7 @@
 #include "gradientflow.h"
 
 #define TRACE_ERROR_BYTES 512
-#define TRACE_LANES_MAX 32u
+#define TRACE_TRACKS_MAX 32u
 #define TRACE_FILE_BYTES_MAX (UINT64_C(1) << 30)
 #define TRACE_NONE UINT64_MAX
 
@@ -48,8 +48,8 @@ uint64_t trace_time(const struct trace *trace, const struct trace_file *file, ui
 /* A fused buffer or a vote: what ends on no rank before all have begun it. */
 bool trace_is_exchange(const struct gf_trace_record *record);
 
-/* ---- trace_lanes.c ---- */
-/* What a picture shows of one rank: its own thread, and in other lanes what was on the wire at the
+/* ---- trace_tracks.c ---- */
+/* What a picture shows of one rank: its own thread, and in other tracks what was on the wire at the
  * same time. */
 typedef enum trace_kind {
     TRACE_COMPUTE,
@@ -62,14 +62,14 @@ typedef enum trace_kind {
 } trace_kind;
 struct trace_span {
     trace_kind kind;
-    uint32_t lane;                        /* 0: the thread */
+    uint32_t track;                       /* 0: the thread */
     uint64_t begin_ns, end_ns;            /* trace_time() */
     const struct gf_trace_record *record; /* NULL: none */
 };
 typedef void (*trace_span_fn)(void *user, const struct trace_file *file,
                               const struct trace_span *span);
 /* Calls span() for everything in steps first..last, in no order of times. Returns the number of
- * lanes. */
+ * tracks. */
 uint32_t trace_spans(const struct trace *trace, const struct trace_file *file, uint64_t first,
                      uint64_t last, trace_span_fn span, void *user);
 /* "buffer 3: conv1.weight .. conv1.bias" and the like, as tool_plain_text() writes names. */

@@ -1,5 +1,5 @@
 /* The Trace Event Format that Perfetto and chrome://tracing open: a process a rank, a thread a
- * lane, times in us. Spans of a thread never cross there: either nested or apart. Threads have
+ * track, times in us. Spans of a thread never cross there: either nested or apart. Threads have
  * numbers of their own in the whole file, for viewers take a number that two processes share for
  * one thread. */
 #include <inttypes.h>
@@ -12,14 +12,14 @@
 
 struct writer {
     const struct trace *trace;
-    uint8_t **lanes; /* [file_count][record_count] */
+    uint8_t **tracks; /* [file_count][record_count] */
     FILE *out;
 };
 
 /* Its number there. */
-static uint32_t thread_of(const struct trace_file *file, uint32_t lane)
+static uint32_t thread_of(const struct trace_file *file, uint32_t track)
 {
-    return file->head.rank * TRACE_LANES_MAX + lane;
+    return file->head.rank * TRACE_TRACKS_MAX + track;
 }
 
 static void span_write(void *user, const struct trace_file *file, const struct trace_span *span)
@@ -30,14 +30,14 @@ static void span_write(void *user, const struct trace_file *file, const struct t
     const struct gf_trace_record *record = span->record;
     char label[TRACE_LABEL_BYTES];
     if ((span->kind != TRACE_COMPUTE) && (span->kind != TRACE_PACK))
-        writer->lanes[file - writer->trace->files][record - file->records] = (uint8_t)span->lane;
+        writer->tracks[file - writer->trace->files][record - file->records] = (uint8_t)span->track;
     trace_label(file, span, label);
     (void)fputs(",\n{\"name\":", writer->out);
     tool_json_text(writer->out, label);
     (void)fprintf(writer->out,
                   ",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":%u,\"tid\":%u,\"ts\":%.3f,\"dur\":%.3f,"
                   "\"args\":{\"step\":%" PRIu64,
-                  kinds[span->kind], file->head.rank, thread_of(file, span->lane),
+                  kinds[span->kind], file->head.rank, thread_of(file, span->track),
                   (double)span->begin_ns * 1e-3, (double)(span->end_ns - span->begin_ns) * 1e-3,
                   record->step);
     if ((span->kind == TRACE_BUFFER) || (span->kind == TRACE_VOTE) || (span->kind == TRACE_OTHER)) {
@@ -67,7 +67,7 @@ static void event_write(FILE *out, const char *phase, uint64_t id, const struct 
         phase, id, file->head.rank, thread, (double)time_ns * 1e-3);
 }
 
-static int arrows_write(const struct trace *trace, const uint8_t *const *lanes, FILE *out)
+static int arrows_write(const struct trace *trace, const uint8_t *const *tracks, FILE *out)
 {
     uint64_t count;
     uint64_t id = 0;
@@ -82,10 +82,10 @@ static int arrows_write(const struct trace *trace, const uint8_t *const *lanes, 
             /* clocks that were aligned may cross a little */
             if (posts[i].end_ns <= last->begin_ns) continue;
             event_write(out, "s", ++id, from,
-                        thread_of(from, lanes[last->file][last->record - from->records]),
+                        thread_of(from, tracks[last->file][last->record - from->records]),
                         last->begin_ns);
             event_write(out, "f\",\"bp\":\"e", id, to,
-                        thread_of(to, lanes[posts[i].file][posts[i].record - to->records]),
+                        thread_of(to, tracks[posts[i].file][posts[i].record - to->records]),
                         posts[i].end_ns - 1);
         }
     }
@@ -168,23 +168,23 @@ static int events_write(struct writer *writer)
                       ",\n{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":%u,\"args\":{"
                       "\"sort_index\":%u}}",
                       file->head.rank, file->head.rank);
-        uint32_t lanes = trace_spans(trace, file, 0, TRACE_NONE - 1, span_write, writer);
-        for (uint32_t lane = 0; lane < lanes; lane++) {
+        uint32_t tracks = trace_spans(trace, file, 0, TRACE_NONE - 1, span_write, writer);
+        for (uint32_t track = 0; track < tracks; track++) {
             char name[16] = "appliance";
-            if (lane != 0) (void)snprintf(name, sizeof name, "wire %u", lane);
+            if (track != 0) (void)snprintf(name, sizeof name, "wire %u", track);
             (void)fprintf(out,
                           ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%u,\"tid\":%u,"
                           "\"args\":{\"name\":\"%s\"}}",
-                          file->head.rank, thread_of(file, lane), name);
+                          file->head.rank, thread_of(file, track), name);
             (void)fprintf(out,
                           ",\n{\"name\":\"thread_sort_index\",\"ph\":\"M\",\"pid\":%u,\"tid\":%u,"
                           "\"args\":{\"sort_index\":%u}}",
-                          file->head.rank, thread_of(file, lane), lane);
+                          file->head.rank, thread_of(file, track), track);
         }
     }
     for (uint32_t f = 0; f < trace->file_count; f++)
         if (counters_write(trace, &trace->files[f], out) != 0) return -1;
-    int result = arrows_write(trace, (const uint8_t *const *)writer->lanes, out);
+    int result = arrows_write(trace, (const uint8_t *const *)writer->tracks, out);
     (void)fprintf(out, "\n]}\n");
     return result;
 }
@@ -192,14 +192,14 @@ static int events_write(struct writer *writer)
 int trace_json(const struct trace *trace, FILE *out)
 {
     struct writer writer = {
-        .trace = trace, .lanes = calloc(trace->file_count, sizeof *writer.lanes), .out = out};
-    int result = (writer.lanes == NULL) ? -1 : 0;
+        .trace = trace, .tracks = calloc(trace->file_count, sizeof *writer.tracks), .out = out};
+    int result = (writer.tracks == NULL) ? -1 : 0;
     for (uint32_t f = 0; (result == 0) && (f < trace->file_count); f++)
-        if ((writer.lanes[f] = calloc(trace->files[f].head.record_count + 1, 1)) == NULL)
+        if ((writer.tracks[f] = calloc(trace->files[f].head.record_count + 1, 1)) == NULL)
             result = -1;
     if (result == 0) result = events_write(&writer);
-    for (uint32_t f = 0; (writer.lanes != NULL) && (f < trace->file_count); f++)
-        free(writer.lanes[f]);
-    free(writer.lanes);
+    for (uint32_t f = 0; (writer.tracks != NULL) && (f < trace->file_count); f++)
+        free(writer.tracks[f]);
+    free(writer.tracks);
     return result;
 }

@@ -21,10 +21,10 @@ GF_INLINE void copy_n_one(uint64_t i, uint64_t dst, uint64_t src)
 
 GF_KERNEL_CHANNEL(copy_n, copy_n)
 {
-    const uint32_t turn = blockIdx.x % args.count;
-    const uint64_t dst = args.dst[turn], src = args.src[turn];
+    const uint32_t entry = blockIdx.x % args.count;
+    const uint64_t dst = args.dst[entry], src = args.src[entry];
     const uint64_t worker = (uint64_t)(blockIdx.x / args.count) * blockDim.x + threadIdx.x;
-    struct gf_range range = {0, 0, args.bytes[turn] / 2u, worker,
+    struct gf_range range = {0, 0, args.bytes[entry] / 2u, worker,
                              (uint64_t)(gridDim.x / args.count) * blockDim.x};
     const uint32_t head = gf_head(src, GF_KERNEL_F16, HALVES);
     const int alike = gf_alike(dst, 0, GF_KERNEL_F16, HALVES, head);

@@ -278,18 +278,18 @@ GF_INLINE uint64_t gf_tiles(const struct gf_chunks *chunks)
     return (chunks->chunk_elems + GF_KERNEL_TILE_ELEMS - 1) / GF_KERNEL_TILE_ELEMS;
 }
 
-/* Tile `number` of all tiles of the listed chunks: of the chunk that is listed at place `turn`, the
+/* Tile `number` of all tiles of the listed chunks: of the chunk that is listed at place `entry`, the
  * elements from `skip` on. In a packed range the chunks lie one behind the other, as they are
  * listed; else where their numbers say. The pool's last chunk may be short, and a chunk's last tile
  * is. */
 GF_INLINE struct gf_range gf_tile_at(const struct gf_chunks *chunks, uint64_t number)
 {
-    const uint64_t turn = number / gf_tiles(chunks);
+    const uint64_t entry = number / gf_tiles(chunks);
     const uint64_t skip = number % gf_tiles(chunks) * GF_KERNEL_TILE_ELEMS;
     const uint64_t chunk =
-        (chunks->list_u32 != 0) ? ((const uint32_t *)chunks->list_u32)[turn] : turn;
+        (chunks->list_u32 != 0) ? ((const uint32_t *)chunks->list_u32)[entry] : entry;
     const uint64_t at = chunk * chunks->chunk_elems + skip;
-    const uint64_t packed = turn * chunks->chunk_elems + skip;
+    const uint64_t packed = entry * chunks->chunk_elems + skip;
     const uint64_t left_in_pool = (at < chunks->elems) ? chunks->elems - at : 0;
     const uint64_t left_in_chunk = chunks->chunk_elems - skip;
     struct gf_range tile;

@@ -66,7 +66,7 @@ struct gf_copy_n_args {
 
 struct gf_score_args {
     uint64_t scores, src, elem_count, chunk_count;
-    uint32_t chunk_elems, piece_elems, piece_runs; /* a piece is no more than a chunk */
+    uint32_t chunk_elems, segment_elems, segment_runs; /* a segment is no more than a chunk */
 };
 
 /* Of norm_runs, which leaves the sum of run r in runs[r], and of norm_end, which adds each range's

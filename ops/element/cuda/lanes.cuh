@@ -1,7 +1,7 @@
 /* The order of adding of score and norm: lane l of 64 takes elements l, l + 64, ..; then a tree
  * over the lanes. Magnitudes are added in fp32, squares in double. A group of threads holds the 64
  * lanes, each thread those of one 16-byte access: 16 threads of 4 lanes for fp32, 8 of 8 for 16-bit
- * types. Groups lie within a warp, and their members take the same turns. */
+ * types. Groups lie within a warp, and their members take the same iterations. */
 #ifndef GF_LANES_CUH
 #define GF_LANES_CUH
 

@@ -50,7 +50,7 @@ GF_KERNEL_OF(norm_end, norm)
     const double *runs = (const double *)args.runs;
     double sum = 0.0;
     uint32_t run = first + lane;
-    /* All loads of a turn are on their way before the first is added. */
+    /* All loads of an iteration are on their way before the first is added. */
     for (; (run < end) && (end - run > (AHEAD - 1) * GF_KERNEL_LANES);
          run += AHEAD * GF_KERNEL_LANES) {
         double ahead[AHEAD];

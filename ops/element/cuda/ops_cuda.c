@@ -35,7 +35,7 @@ static uint32_t threads_of(const struct gf_queue *queue, uint32_t kernel)
     return queue->block_threads;
 }
 
-/* Enough blocks for `work` threads, but no more than run at once: each then takes several turns. */
+/* Enough blocks for `work` threads, but no more than run at once: a thread then takes several items. */
 static uint32_t blocks_for(const struct gf_queue *queue, uint32_t kernel, uint64_t work)
 {
     const uint64_t threads = threads_of(queue, kernel);
@@ -202,21 +202,21 @@ static gf_status cuda_zero(struct gf_queue *queue, gf_mem dst, uint64_t size_byt
 }
 
 static gf_status cuda_score(struct gf_queue *queue, gf_mem scores_f32, gf_mem src_f32,
-                            uint64_t elem_count, uint64_t chunk_elems, uint64_t piece_elems)
+                            uint64_t elem_count, uint64_t chunk_elems, uint64_t segment_elems)
 {
     const struct gf_gpu_driver *driver = queue->gpu->driver;
     const gf_mem scores =
         (driver->host_reach != NULL) ? driver->host_reach(queue->gpu, scores_f32) : scores_f32;
     struct gf_score_args args = {.scores = scores, .src = src_f32, .elem_count = elem_count};
     if (elem_count == 0) return GF_OK;
-    GF_ASSERT((chunk_elems > 0) && (piece_elems > 0));
+    GF_ASSERT((chunk_elems > 0) && (segment_elems > 0));
     if (chunk_elems > elem_count) chunk_elems = elem_count;
-    if (piece_elems > chunk_elems) piece_elems = chunk_elems;
+    if (segment_elems > chunk_elems) segment_elems = chunk_elems;
     GF_ASSERT(chunk_elems <= UINT32_MAX / 2);
     args.chunk_count = (elem_count - 1) / chunk_elems + 1;
     args.chunk_elems = (uint32_t)chunk_elems;
-    args.piece_elems = (uint32_t)piece_elems;
-    args.piece_runs = (uint32_t)gf_runs(piece_elems);
+    args.segment_elems = (uint32_t)segment_elems;
+    args.segment_runs = (uint32_t)gf_runs(segment_elems);
     uint64_t threads = (chunk_elems > GF_RUN_ELEMS) ? GF_KERNEL_THREADS : 16; /* a chunk */
     gf_status status = start(queue, KERNEL_score, args.chunk_count * threads, &args);
     if ((status < 0) || (scores == scores_f32)) return status;

@@ -1,5 +1,5 @@
 /* Sparse history: u' = momentum * u + g; h' = h + (ahead * u' + g). The branches on what is given
- * are the same in each turn of the loop. */
+ * are the same in each iteration of the loop. */
 #ifndef GF_ACCUMULATE_HOST_H
 #define GF_ACCUMULATE_HOST_H
 #include "ops/element/host/block.h"

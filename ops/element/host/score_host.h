@@ -65,7 +65,7 @@ VEC_FN double norm_run(const uint8_t *src, gf_type type, uint64_t elem_count)
 }
 
 /* Its runs' sums, one after the other. */
-VEC_FN float score_piece(const uint8_t *src, uint64_t elem_count)
+VEC_FN float score_segment(const uint8_t *src, uint64_t elem_count)
 {
     float sum = 0;
     for (uint64_t done = 0, count; done < elem_count; done += count) {
@@ -76,19 +76,19 @@ VEC_FN float score_piece(const uint8_t *src, uint64_t elem_count)
 }
 
 VEC_FN gf_status score(struct gf_queue *queue, gf_mem scores_f32, gf_mem src_f32,
-                       uint64_t elem_count, uint64_t chunk_elems, uint64_t piece_elems)
+                       uint64_t elem_count, uint64_t chunk_elems, uint64_t segment_elems)
 {
     uint8_t *score_at = gf_host_at(scores_f32);
     const uint8_t *src = gf_host_at(src_f32);
     (void)queue;
-    GF_ASSERT(((chunk_elems > 0) && (piece_elems > 0)) || (elem_count == 0));
+    GF_ASSERT(((chunk_elems > 0) && (segment_elems > 0)) || (elem_count == 0));
     for (uint64_t left = elem_count; left > 0;) {
         uint64_t count = (left < chunk_elems) ? left : chunk_elems;
-        uint64_t done = (count < piece_elems) ? count : piece_elems;
-        float value = score_piece(src, done);
-        for (uint64_t piece; done < count; done += piece) {
-            piece = (count - done < piece_elems) ? count - done : piece_elems;
-            value = value + score_piece(src + done * sizeof value, piece);
+        uint64_t done = (count < segment_elems) ? count : segment_elems;
+        float value = score_segment(src, done);
+        for (uint64_t segment; done < count; done += segment) {
+            segment = (count - done < segment_elems) ? count - done : segment_elems;
+            value = value + score_segment(src + done * sizeof value, segment);
         }
         memcpy(score_at, &value, sizeof value);
         score_at += sizeof value;

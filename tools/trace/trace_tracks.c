@@ -4,21 +4,21 @@
 #include "tools/common/tool_output.h"
 #include "tools/trace/trace.h"
 
-struct lanes {
-    uint64_t end_ns[TRACE_LANES_MAX];
+struct tracks {
+    uint64_t end_ns[TRACE_TRACKS_MAX];
     uint32_t count; /* the thread's own, 0, included */
 };
 
-/* The first lane that is free by then; where all are taken the last one, where bars then cover each
+/* The first track that is free by then; where all are taken the last one, where bars then cover each
  * other. */
-static uint32_t lane_take(struct lanes *lanes, uint64_t begin_ns, uint64_t end_ns)
+static uint32_t track_take(struct tracks *tracks, uint64_t begin_ns, uint64_t end_ns)
 {
-    uint32_t lane = 1;
-    while ((lane < lanes->count) && (lanes->end_ns[lane] > begin_ns)) lane++;
-    if (lane == TRACE_LANES_MAX) lane--;
-    if (lane >= lanes->count) lanes->count = lane + 1;
-    lanes->end_ns[lane] = end_ns;
-    return lane;
+    uint32_t track = 1;
+    while ((track < tracks->count) && (tracks->end_ns[track] > begin_ns)) track++;
+    if (track == TRACE_TRACKS_MAX) track--;
+    if (track >= tracks->count) tracks->count = track + 1;
+    tracks->end_ns[track] = end_ns;
+    return track;
 }
 
 static trace_kind kind_of(const struct gf_trace_record *record)
@@ -31,7 +31,7 @@ static trace_kind kind_of(const struct gf_trace_record *record)
 uint32_t trace_spans(const struct trace *trace, const struct trace_file *file, uint64_t first,
                      uint64_t last, trace_span_fn span, void *user)
 {
-    struct lanes lanes = {.count = 1};
+    struct tracks tracks = {.count = 1};
     /* What is not a wait is computing, from the last one's end on. */
     uint64_t since_ns = (file->head.lost_count == 0) ? file->head.begin_ns : TRACE_NONE;
     for (uint64_t i = 0; i < file->head.record_count; i++) {
@@ -61,10 +61,10 @@ uint32_t trace_spans(const struct trace *trace, const struct trace_file *file, u
         }
         uint64_t pack_ns = trace_time(trace, file, record->begin_ns - record->pack_ns);
         bar.kind = kind_of(record);
-        bar.lane = lane_take(&lanes, pack_ns, bar.end_ns);
+        bar.track = track_take(&tracks, pack_ns, bar.end_ns);
         if (pack_ns < bar.begin_ns) {
             struct trace_span pack = {.kind = TRACE_PACK,
-                                      .lane = bar.lane,
+                                      .track = bar.track,
                                       .begin_ns = pack_ns,
                                       .end_ns = bar.begin_ns,
                                       .record = record};
@@ -72,7 +72,7 @@ uint32_t trace_spans(const struct trace *trace, const struct trace_file *file, u
         }
         span(user, file, &bar);
     }
-    return lanes.count;
+    return tracks.count;
 }
 
 void trace_label(const struct trace_file *file, const struct trace_span *span,

@@ -4,31 +4,32 @@
  * has; this rank gives them back.
  *
  *     chain[]   leads from a block to the next one of its message, or of the free blocks
- *     late[]    an entry for each message: as many as blocks, for messages with credit, and as many
+ *     unexpected[]  an entry for each message: as many as blocks, for messages with credit, and as many
  *               as requests, for messages without */
 #include "drivers/tcp/link_tcp_state.h"
 
 #include <string.h>
 
-void gf_tcp_late_init(struct gf_tcp_peer *peer)
+void gf_tcp_unexpected_init(struct gf_tcp_peer *peer)
 {
     uint32_t block_count = peer->link->block_count;
-    uint32_t late_count = block_count + peer->link->setup.requests_max;
+    uint32_t unexpected_count = block_count + peer->link->setup.requests_max;
     for (uint32_t i = 0; i < block_count; i++)
         peer->chain[i] = (i + 1 < block_count) ? i + 1 : TCP_NONE;
-    for (uint32_t i = 0; i < late_count; i++)
-        peer->late[i].next = (i + 1 < late_count) ? i + 1 : TCP_NONE;
+    for (uint32_t i = 0; i < unexpected_count; i++)
+        peer->unexpected[i].next = (i + 1 < unexpected_count) ? i + 1 : TCP_NONE;
     peer->block_free = 0;
-    peer->late_free = 0;
-    peer->late_first = TCP_NONE;
-    peer->late_last = TCP_NONE;
+    peer->unexpected_free = 0;
+    peer->unexpected_first = TCP_NONE;
+    peer->unexpected_last = TCP_NONE;
 }
 
-uint32_t gf_tcp_late_find(const struct gf_tcp_peer *peer, uint64_t tag)
+uint32_t gf_tcp_unexpected_find(const struct gf_tcp_peer *peer, uint64_t tag)
 {
-    uint32_t at = peer->late_first;
-    while ((at != TCP_NONE) && ((peer->late[at].tag != tag) || (peer->late[at].req != NULL)))
-        at = peer->late[at].next;
+    uint32_t at = peer->unexpected_first;
+    while ((at != TCP_NONE) &&
+           ((peer->unexpected[at].tag != tag) || (peer->unexpected[at].req != NULL)))
+        at = peer->unexpected[at].next;
     return at;
 }
 
@@ -57,24 +58,24 @@ static uint32_t blocks_give(struct gf_tcp_peer *peer, uint32_t first)
     return count;
 }
 
-uint32_t gf_tcp_late_add(struct gf_tcp_peer *peer, const struct gf_tcp_head *head)
+uint32_t gf_tcp_unexpected_add(struct gf_tcp_peer *peer, const struct gf_tcp_head *head)
 {
-    uint32_t at = peer->late_free;
+    uint32_t at = peer->unexpected_free;
     bool wants = (head->kind == TCP_FRAME_WANT);
     if (at == TCP_NONE) return TCP_NONE;
-    peer->late_free = peer->late[at].next;
-    peer->late[at] = (struct gf_tcp_late){
+    peer->unexpected_free = peer->unexpected[at].next;
+    peer->unexpected[at] = (struct gf_tcp_unexpected){
         .tag = head->tag,
         .size = head->size,
         .bytes = head->bytes,
         .block = wants ? TCP_NONE : blocks_take(peer, gf_tcp_blocks(head->bytes)),
         .next = TCP_NONE,
         .here = wants};
-    if (peer->late_last != TCP_NONE)
-        peer->late[peer->late_last].next = at;
+    if (peer->unexpected_last != TCP_NONE)
+        peer->unexpected[peer->unexpected_last].next = at;
     else
-        peer->late_first = at;
-    peer->late_last = at;
+        peer->unexpected_first = at;
+    peer->unexpected_last = at;
     return at;
 }
 
@@ -86,36 +87,37 @@ void gf_tcp_credit_give(struct gf_tcp_peer *peer, uint32_t blocks)
         gf_tcp_stream_list(&peer->streams[0]);
 }
 
-void gf_tcp_late_drop(struct gf_tcp_peer *peer, uint32_t late)
+void gf_tcp_unexpected_drop(struct gf_tcp_peer *peer, uint32_t index)
 {
     uint32_t before = TCP_NONE;
-    for (uint32_t at = peer->late_first; at != late; at = peer->late[at].next) before = at;
+    for (uint32_t at = peer->unexpected_first; at != index; at = peer->unexpected[at].next)
+        before = at;
     if (before != TCP_NONE)
-        peer->late[before].next = peer->late[late].next;
+        peer->unexpected[before].next = peer->unexpected[index].next;
     else
-        peer->late_first = peer->late[late].next;
-    if (peer->late_last == late) peer->late_last = before;
-    if (peer->late[late].block != TCP_NONE)
-        gf_tcp_credit_give(peer, blocks_give(peer, peer->late[late].block));
-    peer->late[late].next = peer->late_free;
-    peer->late_free = late;
+        peer->unexpected_first = peer->unexpected[index].next;
+    if (peer->unexpected_last == index) peer->unexpected_last = before;
+    if (peer->unexpected[index].block != TCP_NONE)
+        gf_tcp_credit_give(peer, blocks_give(peer, peer->unexpected[index].block));
+    peer->unexpected[index].next = peer->unexpected_free;
+    peer->unexpected_free = index;
 }
 
-void gf_tcp_late_keep_whole(struct gf_tcp_peer *peer)
+void gf_tcp_unexpected_keep_whole(struct gf_tcp_peer *peer)
 {
-    uint32_t at = peer->late_first;
+    uint32_t at = peer->unexpected_first;
     while (at != TCP_NONE) {
-        const struct gf_tcp_late *entry = &peer->late[at];
+        const struct gf_tcp_unexpected *entry = &peer->unexpected[at];
         uint32_t next = entry->next;
         bool whole = entry->here && (entry->block != TCP_NONE) && (entry->bytes == entry->size);
-        if (!whole || (entry->req != NULL)) gf_tcp_late_drop(peer, at);
+        if (!whole || (entry->req != NULL)) gf_tcp_unexpected_drop(peer, at);
         at = next;
     }
 }
 
-void gf_tcp_late_deliver(struct gf_tcp_peer *peer, uint32_t late, struct gf_req *req)
+void gf_tcp_unexpected_deliver(struct gf_tcp_peer *peer, uint32_t index, struct gf_req *req)
 {
-    const struct gf_tcp_late entry = peer->late[late];
+    const struct gf_tcp_unexpected entry = peer->unexpected[index];
     uint32_t block = entry.block;
     GF_ASSERT(entry.here);
     for (uint32_t at = 0; (entry.size == req->size) && (at < entry.bytes); at += TCP_BLOCK_BYTES) {
@@ -124,7 +126,7 @@ void gf_tcp_late_deliver(struct gf_tcp_peer *peer, uint32_t late, struct gf_req 
         memcpy(req->data + at, peer->blocks + (size_t)block * TCP_BLOCK_BYTES, bytes);
         block = peer->chain[block];
     }
-    gf_tcp_late_drop(peer, late);
+    gf_tcp_unexpected_drop(peer, index);
     req->began = true;
     req->given = entry.bytes;
     req->done = entry.bytes;
