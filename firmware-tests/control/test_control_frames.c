@@ -84,6 +84,14 @@ static const struct piece_row {
     {"led_by_a_rank_beyond_it", {0, 8, 0, 8}, {1, 8, 0, 8}, false, 3},
 };
 
+/* As if the coordinator had sent it, to process 1. */
+static void frame_send(uint32_t kind, const void *payload, uint32_t bytes)
+{
+    uint32_t connection = 0;
+    while (world.conns[connection].proc != 1) connection++;
+    (void)world.channel.driver->send(&world.channel, connection, kind, payload, bytes);
+}
+
 static void go_send(const struct piece_row *row, uint32_t number)
 {
     static const unsigned char bytes[16];
@@ -96,10 +104,7 @@ static void go_send(const struct piece_row *row, uint32_t number)
         gf_control_piece_walk(&(struct gf_walk){.put = &put}, &pieces[i]);
         gf_put_bytes(&put, bytes, pieces[i].bytes);
     }
-    uint32_t connection = 0;
-    while (world.conns[connection].proc != 1) connection++;
-    (void)world.channel.driver->send(&world.channel, connection, CONTROL_GO, payload,
-                                     (uint32_t)(sizeof payload - put.left));
+    frame_send(CONTROL_GO, payload, (uint32_t)(sizeof payload - put.left));
 }
 
 TEST(a_piece_of_an_endpoint_that_lies_beyond_it_is_refused)
@@ -123,13 +128,10 @@ TEST(a_list_of_a_network_that_there_is_not_is_refused)
         unsigned char payload[128];
         struct gf_put put = {payload, sizeof payload};
         struct control_list list = {.number = 1, .rank = 1, .world = 3, .network = network};
-        uint32_t connection = 0;
         control_world_open(&world, 3, 1);
         control_wait_for(&world, 1, GF_MEMBER_LISTED);
-        while (world.conns[connection].proc != 1) connection++;
         gf_control_list_walk(&(struct gf_walk){.put = &put}, &list);
-        (void)world.channel.driver->send(&world.channel, connection, CONTROL_LIST, payload,
-                                         (uint32_t)(sizeof payload - put.left));
+        frame_send(CONTROL_LIST, payload, (uint32_t)(sizeof payload - put.left));
         control_world_turn(&world, 1);
         bool is_refused = (control_world_state(&world, 1) == GF_MEMBER_ENDED);
         assert_int_equal(is_refused, network == GF_NETWORKS);

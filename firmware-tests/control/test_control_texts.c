@@ -172,37 +172,6 @@ TEST(a_process_that_is_refused_is_told_to_those_that_wait)
 
 /* ---- who asks what is going on ---- */
 
-TEST(a_connection_that_is_no_members_is_shown_the_job_once)
-{
-    struct control_shown shown = {0};
-    struct gf_channel_event event;
-    control_world_open(&world, 3, 1);
-    control_world_quiet(&world, SECOND);
-    control_world_kill(&world, 1);
-    control_world_quiet(&world, 100 * CONTROL_MS);
-    struct gf_channel *channel = control_world_stranger(&world);
-    channel->driver->dial(channel, 0);
-    assert_true(channel->driver->poll(channel, 0, &event));
-    assert_int_equal(event.kind, GF_CHANNEL_CONNECTED);
-    assert_int_equal(channel->driver->send(channel, 0, CONTROL_LOOK, "", 0), GF_OK);
-    control_world_coordinate(&world);
-    assert_true(channel->driver->poll(channel, 0, &event));
-    assert_int_equal(event.frame_kind, CONTROL_SHOWN);
-    struct gf_get get = {.at = event.payload, .left = event.size_bytes};
-    gf_control_shown_walk(&(struct gf_walk){.get = &get}, &shown);
-    assert_false(get.bad);
-    assert_int_equal(shown.state, GF_COORDINATOR_RUN);
-    assert_int_equal(shown.generation, 2);
-    assert_int_equal(shown.world, 2);
-    assert_int_equal(shown.here, 2);
-    assert_int_equal(shown.present[0], 1 + 4);
-    assert_true(channel->driver->poll(channel, 0, &event));
-    assert_int_equal(event.kind, GF_CHANNEL_ENDED);
-    control_world_quiet(&world, 100 * CONTROL_MS);
-    control_all_work(&world, 2);
-    control_world_close(&world);
-}
-
 /* What a stranger at that connection is told of the job. */
 static void look(struct gf_channel *channel, struct control_shown *shown_out)
 {
@@ -218,6 +187,28 @@ static void look(struct gf_channel *channel, struct control_shown *shown_out)
     gf_control_shown_walk(&(struct gf_walk){.get = &get}, shown_out);
     assert_false(get.bad);
     assert_int_equal(get.left, 0);
+}
+
+TEST(a_connection_that_is_no_members_is_shown_the_job_once)
+{
+    struct control_shown shown = {0};
+    struct gf_channel_event event;
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    control_world_kill(&world, 1);
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    struct gf_channel *channel = control_world_stranger(&world);
+    look(channel, &shown);
+    assert_int_equal(shown.state, GF_COORDINATOR_RUN);
+    assert_int_equal(shown.generation, 2);
+    assert_int_equal(shown.world, 2);
+    assert_int_equal(shown.here, 2);
+    assert_int_equal(shown.present[0], 1 + 4);
+    assert_true(channel->driver->poll(channel, 0, &event));
+    assert_int_equal(event.kind, GF_CHANNEL_ENDED);
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    control_all_work(&world, 2);
+    control_world_close(&world);
 }
 
 TEST(who_was_refused_is_shown)
