@@ -43,7 +43,7 @@ SUITES = ["firmware-tests/control/test_%s.c" % n for n in
           "leave join_death regroup_commit failure suspended rejoin control_many coordinator regroup edges".split()]
 SUITES = [f for f in SUITES if os.path.exists(f) and f not in WORLD]
 SUITES.insert(-1, "firmware-tests/soak/test_soak.c")
-PLANTED = {  # a defect, after the number of its rule in the contract: its file, as it was once, and what stands for what
+PLANTED = {  # a defect, after the number of its rule in the contract: its file once, and what stands for what
     "1: a job is begun anew beside a process that is of a generation":
         ["first_join", ("        if ((row->waits || is_away) && (row->offer.standing.generation != 0))"
                         " return false;\n",
