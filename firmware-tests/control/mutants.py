@@ -13,7 +13,7 @@ mutants.py again SEED: those of that table that nothing found are tried once mor
 mutants.py draw COUNT SEED: what would be tried, and what is left out.
 Each is one object, linked in front of the library into a program of its own in $BUILD/states. A mutant that gives the
 same object, does not compile, or is no defect (is_no_defect()) is replaced by the next. Ends with 1 where a planted
-defect is not found. An object has the compiler's checks of array bounds and shifts, as check-long's sanitizers have.
+defect is not found. An object has the compiler's checks of addresses, bounds and shifts, as the suites have in check-long.
 """
 import glob, multiprocessing, os, random, re, resource, shutil, signal, subprocess, sys, time
 
@@ -22,7 +22,9 @@ OUT = "%s/states/%d" % (BUILD, os.getpid())  # a folder of this run's own
 CC = os.environ.get("CC", "gcc").split()
 FLAGS = "-std=c11 -D_GNU_SOURCE -w -O1 -g0 -ffunction-sections -fno-strict-aliasing".split()
 FLAGS += "-I. -Ilib -Idrivers/base -Iconfig".split()
-FLAGS += "-fsanitize=bounds,null,shift -fsanitize-undefined-trap-on-error".split()
+SANITIZE = "-fsanitize=address,bounds,null,shift -fsanitize-undefined-trap-on-error".split()
+FLAGS += SANITIZE
+os.environ["ASAN_OPTIONS"] = "detect_leaks=0"
 
 
 def object_of(source):
@@ -119,6 +121,9 @@ def is_no_defect(text, at, old, new):
         return "a time by one nanosecond"
     if re.search(r"\bGF_ASSERT\(", line) and not new.startswith("if"):
         return "an assertion, which tells of another defect and does nothing where there is none"
+    given = re.match(r" +struct control_\w+ (\w+) = \{0\};", line)
+    if given and old == "0" and re.search(r"_walk\([^;]*&%s\);" % given.group(1), text[at:at + 250]):
+        return "the first field of what a frame's walk reads a moment later"
     if re.match(r" +char \w+\[\d+\]", line) and old.isdigit() and text[at - 1] == "[":
         return "a buffer for a text has a byte more"
     return None
@@ -140,7 +145,7 @@ def build(path, text):
 
 def link(objects, *libs):
     program = OUT + "/mutant"
-    subprocess.run(CC + ["-o", program] + objects + [OUT + "/mutant.o", *libs] + LIBS +
+    subprocess.run(CC + SANITIZE + ["-o", program] + objects + [OUT + "/mutant.o", *libs] + LIBS +
                    ["-lcmocka", "-Wl,--gc-sections"], check=True)
     return program
 

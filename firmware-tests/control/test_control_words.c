@@ -129,6 +129,33 @@ static void breaks(uint32_t id)
     turn();
 }
 
+/* What was found, in full. */
+static void found(const char *text)
+{
+    struct gf_coordinator_status status;
+    gf_coordinator_status(world.coordinator, &status);
+    if (strstr(status.error.text, text) == NULL)
+        fail_msg("not \"%s\": %s", text, status.error.text);
+}
+
+static void all_endpoints(uint32_t number, const uint32_t *ids, uint32_t count)
+{
+    for (uint32_t rank = 0; rank < count; rank++)
+        control_words_endpoint(&peers[ids[rank]], number, rank);
+    turn();
+    unheard();
+}
+
+static void say_edges(uint32_t id, uint32_t number, uint32_t inquiry, uint32_t first,
+                      uint32_t second)
+{
+    struct control_report report = {
+        .inquiry = inquiry, .waits_for = 0, .tensor = GF_TENSOR_NONE, .edges = {.count = 2}};
+    report.edges.peers[0] = (uint16_t)first;
+    report.edges.peers[1] = (uint16_t)second;
+    control_words_status(&peers[id], number, &report);
+}
+
 TEST(a_first_join)
 {
     open_for(3, 3, true);
@@ -602,7 +629,7 @@ TEST(nobody_goes_on_without_whole_weights)
     dies(1);
     control_words_ready(&peers[0], 1, &partial);
     turn();
-    heard(0, "error -7 peer 1 step 0 goes on: rank 1 died: ended; error -14 peer -1 step 0: all "
+    heard(0, "error -7 peer 1 step 0 goes on: rank 1 died: ended; error -14 in join peer -1 step 0: all "
              "ranks that held whole weights have ended: start the job ");
     turn();
     assert_int_equal(polled, GF_ERR_DATA);
@@ -622,6 +649,9 @@ TEST(patience_is_told_to_the_others)
     heard(0, "");
     heard(1, "");
     heard(2, "");
+    say_status(1, 1, 5, 1235 * CONTROL_MS); /* .. nor is less than an eighth of the timeout */
+    turn();
+    heard(0, "");
     say_status(1, 1, 5, 9 * SECOND); /* exchange.timeout at most */
     turn();
     heard(0, "patience 2000 from 42");
@@ -792,6 +822,8 @@ TEST(who_gives_up_ends_alone)
     heard(0, "error -7 peer 1 step 0 goes on: rank 1 gave up: its file is broken");
     heard(1, "error -7 peer 1 step 0: rank 1 gave up: its file is broken");
     heard(2, "error -7 peer 1 step 0 goes on: rank 1 gave up: its file is broken");
+    turn(); /* it is told once */
+    heard(0, "");
     say_ready(0, 1, 5, false, false);
     say_ready(2, 1, 5, false, false);
     turn();
@@ -799,4 +831,345 @@ TEST(who_gives_up_ends_alone)
     heard(1, "");
     heard(2, "list 2 rank 1 of 2");
     control_world_close(&world);
+}
+
+/* Four ranks of which one has died: the generation of the other three has begun. */
+static void three_of_four_begun(void)
+{
+    static const uint32_t ids[3] = {0, 2, 3};
+    all_begun(4, 4, true);
+    dies(1);
+    for (uint32_t i = 0; i < 3; i++) say_ready(ids[i], 1, 5, false, false);
+    turn();
+    unheard();
+    all_endpoints(2, ids, 3);
+}
+
+TEST(a_generation_of_fewer_ranks_counts_each_once)
+{
+    three_of_four_begun();
+    control_words_bye(&peers[0], 2, 6);
+    spend(1010 * CONTROL_MS);
+    heard(0, "closed 0 step 6; waiting 0 awaits 1 and 2 in all, step 0, between operations");
+    control_world_close(&world);
+    three_of_four_begun();
+    spend(100 * CONTROL_MS);
+    say_fault(0, 2);
+    turn();
+    say_position(0, 2, 1);
+    say_position(2, 2, 1);
+    spend(800 * CONTROL_MS);
+    found("rank 2 does not answer (asked 0.8 s ago): it is stopped or does not poll; last heard of "
+          "0.9 s ago in it has not said where");
+    struct gf_coordinator_status status;
+    gf_coordinator_status(world.coordinator, &status);
+    assert_null(strstr(status.error.text, "silent ranks"));
+    control_world_close(&world);
+}
+
+/* All answer until there is a finding. */
+static void all_answer(const uint32_t *ids, uint32_t count, uint32_t number)
+{
+    struct gf_coordinator_status status = {.state = GF_COORDINATOR_INQUIRE};
+    for (uint32_t i = 0; (i < 1000) && (status.state == GF_COORDINATOR_INQUIRE); i++) {
+        for (uint32_t rank = 0; rank < count; rank++) {
+            struct control_report report = {.inquiry = world.coordinator->inquiry,
+                                            .sequence = 9,
+                                            .waits_for = (rank + 1) % count,
+                                            .tensor = GF_TENSOR_NONE};
+            control_words_status(&peers[ids[rank]], number, &report);
+        }
+        turn();
+        unheard();
+        gf_coordinator_status(world.coordinator, &status);
+    }
+}
+
+TEST(nobody_is_at_fault_twice_in_a_step)
+{
+    static const uint32_t ids[3] = {0, 2, 3};
+    three_of_four_begun();
+    say_fault(0, 2);
+    turn();
+    all_answer(ids, 3, 2);
+    found("ranks wait for each other, and no way is known to be cut (rank 0 asked; 0 for 1, 1 for "
+          "2, 2 for 0)");
+    for (uint32_t i = 0; i < 3; i++) say_ready(ids[i], 2, 5, false, false);
+    turn();
+    unheard();
+    all_endpoints(3, ids, 3);
+    say_fault(2, 3);
+    turn();
+    all_answer(ids, 3, 3);
+    found("ranks wait for each other, in this step for the second time");
+    turn();
+    assert_int_equal(polled, GF_ERR_TIMEOUT);
+    control_world_close(&world);
+}
+
+TEST(an_edge_that_both_ends_say_is_one_edge)
+{
+    all_begun(4, 4, true);
+    say_fault(0, 1);
+    turn();
+    unheard();
+    say_edges(0, 1, 1, 9, 1); /* there is no rank 9 */
+    say_edges(1, 1, 1, 1, 0); /* nor an edge to itself */
+    say_edges(2, 1, 1, 3, 9);
+    say_edges(3, 1, 1, 9, 9);
+    spend(1600 * CONTROL_MS);
+    found(
+        "the connection between ranks 2 and 3 is broken: no step ends; rank 3 and 1 more is to go");
+    control_world_close(&world);
+}
+
+/* Ranks 0 and 1 came in with the generation, and lose the one that was there before. */
+TEST(the_last_one_that_has_the_weights_stays)
+{
+    static const uint32_t ids[3] = {0, 1, 2};
+    all_begun(3, 3, true);
+    dies(0);
+    dies(1);
+    say_ready(2, 1, 5, false, false);
+    for (uint32_t id = 0; id < 2; id++) {
+        peers[id].channel = NULL;
+        peers[id].offer.process = 800 + id;
+        control_words_come(&world, &peers[id]);
+    }
+    turn();
+    unheard();
+    all_endpoints(2, ids, 3);
+    say_fault(2, 2);
+    turn();
+    unheard();
+    say_edges(0, 2, 1, 2, 9);
+    say_edges(1, 2, 1, 2, 9);
+    say_edges(2, 2, 1, 0, 1);
+    spend(1600 * CONTROL_MS);
+    found("; rank 1 and 1 more is to go");
+    control_world_close(&world);
+}
+
+/* Who comes back while it is asked has a quarter of exchange.timeout to answer. */
+TEST(who_comes_back_in_an_inquiry_is_asked_anew)
+{
+    struct gf_coordinator_status status;
+    all_begun(3, 3, true);
+    peers[1].offer.standing = (struct control_standing){.generation = 1, .rank = 1, .world = 3};
+    say_fault(0, 1);
+    turn();
+    say_position(0, 1, 1);
+    say_position(2, 1, 1);
+    spend(600 * CONTROL_MS);
+    breaks_and_comes(1);
+    spend(400 * CONTROL_MS);
+    gf_coordinator_status(world.coordinator, &status);
+    assert_int_equal(status.state, GF_COORDINATOR_INQUIRE);
+    spend(150 * CONTROL_MS);
+    gf_coordinator_status(world.coordinator, &status);
+    assert_int_equal(status.state, GF_COORDINATOR_REGROUP);
+    assert_int_equal(status.error.peer, 1);
+    control_world_close(&world);
+}
+
+TEST(what_a_rank_lacks_is_its_own_fault)
+{
+    for (uint32_t host = 0; host < 2; host++) {
+        struct control_report report = {
+            .inquiry = 1,
+            .tensor = GF_TENSOR_NONE,
+            .edges = {.code = GF_ERR_SYSTEM, .peer = GF_RANK_NONE, .text = "no descriptors"}};
+        struct gf_coordinator_status status;
+        all_begun(3, 3, true);
+        if (host) world.coordinator->setup.host_id = 1;
+        say_fault(0, 1);
+        turn();
+        say_position(0, 1, 1);
+        say_position(2, 1, 1);
+        control_words_status(&peers[1], 1, &report);
+        turn();
+        found("rank 1: no descriptors");
+        gf_coordinator_status(world.coordinator, &status);
+        assert_int_equal(status.state, host ? GF_COORDINATOR_OVER : GF_COORDINATOR_REGROUP);
+        assert_int_equal(world.coordinator->rows[1].cut, !host);
+        control_world_close(&world);
+    }
+}
+
+TEST(a_report_with_a_code_of_no_link_is_malformed)
+{
+    struct control_report report = {.inquiry = 1, .edges = {.code = GF_ERR_DATA}};
+    all_begun(2, 2, true);
+    control_words_status(&peers[1], 1, &report);
+    turn();
+    heard(1, "ended");
+    control_world_close(&world);
+}
+
+TEST(a_word_of_one_that_was_left_out_is_whole)
+{
+    one_is_left_out();
+    (void)peers[2].channel->driver->send(peers[2].channel, 0, CONTROL_READY, "\1\0\0\0\1", 5);
+    turn();
+    heard(2, "ended");
+    control_world_close(&world);
+}
+
+TEST(an_endpoint_may_be_said_again)
+{
+    open_for(2, 2, true);
+    all_listed(2);
+    control_words_endpoint(&peers[0], 1, 0);
+    turn();
+    control_words_endpoint(&peers[0], 1, 0);
+    control_words_endpoint(&peers[1], 1, 1);
+    turn();
+    heard(0, "go 1 lead 0 steps 0 pieces 2; waiting 0");
+    control_world_close(&world);
+}
+
+/* It has a part of GO, or none of it, as the generation after that begins without it. */
+TEST(who_has_not_read_go_and_is_left_out_begins_anew)
+{
+    open_for(3, 3, true);
+    all_listed(3);
+    spend(1010 * CONTROL_MS);
+    (void)control_words_heard(peers[0].channel);
+    (void)control_words_heard(peers[1].channel);
+    world.room = 1;
+    for (uint32_t id = 0; id < 3; id++) control_words_endpoint(&peers[id], 1, id);
+    turn();
+    heard(0, "go 1 lead 0 steps 0 pieces 3");
+    heard(1, "go 1 lead 0 steps 0 pieces 3");
+    turn();
+    heard(0, "waiting 0");
+    heard(1, "waiting 0");
+    say_fault(0, 1);
+    turn();
+    heard(0, "ask 1");
+    heard(1, "ask 1");
+    say_position(0, 1, 1);
+    say_position(1, 1, 1);
+    spend(800 * CONTROL_MS);
+    (void)control_words_heard(peers[0].channel);
+    (void)control_words_heard(peers[1].channel);
+    say_ready(0, 1, 5, false, false);
+    say_ready(1, 1, 5, false, false);
+    turn();
+    heard(0, "list 2 rank 0 of 2");
+    heard(1, "list 2 rank 1 of 2");
+    control_words_endpoint(&peers[0], 2, 0);
+    control_words_endpoint(&peers[1], 2, 1);
+    turn();
+    heard(2, "waiting 0; ended");
+    control_world_close(&world);
+}
+
+/* Half of them are ready, or fewer, and the connections of the others have broken. */
+TEST(the_smaller_part_waits_longer_for_those_that_are_away)
+{
+    for (uint32_t ready = 1; ready < 3; ready++) {
+        struct gf_coordinator_status status;
+        all_begun(4, 4, true);
+        world.coordinator->terms.join_timeout_ns = 40 * SECOND;
+        say_fault(0, 1);
+        turn();
+        for (uint32_t id = 0; id < ready; id++) say_position(id, 1, 1);
+        for (uint32_t id = ready; id < 4; id++) breaks(id);
+        for (uint32_t i = 0; i < 1000; i++) {
+            turn();
+            gf_coordinator_status(world.coordinator, &status);
+            if (status.state == GF_COORDINATOR_REGROUP) break;
+        }
+        for (uint32_t id = 0; id < ready; id++) say_ready(id, 1, 5, false, false);
+        spend(3500 * CONTROL_MS);
+        gf_coordinator_status(world.coordinator, &status);
+        assert_int_equal(status.state,
+                         (ready == 2) ? GF_COORDINATOR_GATHER : GF_COORDINATOR_REGROUP);
+        spend(7 * SECOND);
+        gf_coordinator_status(world.coordinator, &status);
+        assert_int_equal(status.state, GF_COORDINATOR_GATHER);
+        control_world_close(&world);
+    }
+}
+
+TEST(a_takeover_that_fails_names_the_older_of_two_generations)
+{
+    take_over_begin();
+    peers[0].offer.standing.generation = 5;
+    come(0);
+    come(1);
+    spend(8100 * CONTROL_MS);
+    found("2 of the 3 ranks of generation 4, rank 0 first, did not dial it within 8.0 s");
+    unheard();
+    control_world_close(&world);
+}
+
+TEST(where_a_rank_was_has_a_name_only_where_its_tensor_has_one)
+{
+    struct control_report report = {
+        .step = 5, .operation = GF_OPERATION_ALLREDUCE, .tensor = 3, .waits_for = GF_RANK_NONE};
+    all_begun(2, 2, true);
+    control_words_status(&peers[1], 1, &report);
+    dies(1);
+    found("rank 1 died: ended in step 5, operation allreduce, buffer 0, tensor 3 (as of");
+    control_world_close(&world);
+}
+
+TEST(times_that_no_clock_counts_are_refused)
+{
+    for (uint32_t i = 0; i < 6; i++) {
+        open_for(2, 2, true);
+        uint64_t most_ns = CONTROL_TIME_NS_MAX + (i % 2);
+        struct control_terms *terms = &peers[0].offer.terms;
+        if (i / 2 == 0) terms->join_timeout_ns = most_ns;
+        if (i / 2 == 1) terms->keepalive_ns = most_ns;
+        if (i / 2 == 2) terms->exchange_timeout_ns = most_ns;
+        come(0);
+        heard(0, (i % 2 == 0)
+                     ? "waiting 0"
+                     : "refused -8 peer -1: a process offered itself with values tha; ended");
+        control_world_close(&world);
+    }
+}
+
+TEST(a_second_process_is_logged_once)
+{
+    static char said[4096];
+    all_begun(2, 2, true);
+    said[0] = '\0';
+    world.said = said;
+    world.said_bytes = sizeof said;
+    peers[2].offer = peers[1].offer;
+    peers[2].offer.process = 700;
+    come(2);
+    come(2);
+    const char *first = strstr(said, "a second process of rank 1 is refused");
+    assert_non_null(first);
+    assert_null(strstr(first + 1, "a second process"));
+    control_world_close(&world);
+}
+
+/* Two ranks say the same number now and then, however fast they post. */
+TEST(marks_are_told_of_every_64th_request_and_of_fewer)
+{
+    static struct control_calls calls;
+    static const struct {
+        uint64_t count, last, marks[CONTROL_CALLS_MARKS];
+    } rows[] = {{5, 0, {0, 0, 0}},
+                {8, 1, {0, 0, 0}},
+                {64, 57, {64, 0, 0}},
+                {1100, 1093, {1088, 1024, 0}},
+                {16400, 16393, {16384 + 0, 16384, 16384}}};
+    calls = (struct control_calls){0};
+    for (uint32_t i = 0; i < LENGTH(rows); i++) {
+        while (calls.count < rows[i].count)
+            gf_calls_add(&calls, GF_OPERATION_ALLREDUCE, GF_TYPE_F32, 0, calls.count);
+        assert_int_equal(gf_calls_number(&calls, 0), rows[i].last);
+        for (uint32_t mark = 0; mark < CONTROL_CALLS_MARKS; mark++) {
+            uint64_t number = rows[i].marks[mark];
+            assert_int_equal(gf_calls_number(&calls, CONTROL_CALLS_LAST + mark), number);
+            if (number != 0) assert_int_equal(calls.marks[mark].elem_count, number - 1);
+        }
+    }
 }

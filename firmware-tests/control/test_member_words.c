@@ -478,6 +478,18 @@ TEST(a_member_that_was_stopped_gives_nobody_up)
     }
     state_is(GF_MEMBER_READY);
     control_world_close(&world);
+    begin();
+    say_ready(true, false);
+    for (uint32_t i = 0; i < 12;
+         i++) { /* it hears now and then, for longer than it may hear nothing */
+        spend(500 * CONTROL_MS);
+        say_waiting(0);
+        (void)control_words_heard(&world.channel);
+    }
+    world.procs[0].now_ns += 10 * SECOND;
+    turn();
+    state_is(GF_MEMBER_READY);
+    control_world_close(&world);
 }
 
 TEST(the_host_of_the_coordinator_that_ends_takes_its_members_with_it)
@@ -541,5 +553,63 @@ TEST(a_channel_without_room_is_waited_for)
     turn();
     heard("position 1 of 1 step 0 sequence 0 patience 0 edges 0");
     assert_true(gf_member_flushed(member));
+    control_world_close(&world);
+}
+
+TEST(who_has_closed_or_ended_fails_no_more)
+{
+    begin();
+    gf_member_bye(member);
+    heard("status 0 of 1 step 0 sequence 0 patience 0 edges 0; bye of 1 step 0");
+    say_fault(false);
+    heard("");
+    state_is(GF_MEMBER_CLOSING);
+    control_world_close(&world);
+    begin();
+    say_error(false);
+    say_fault(false);
+    gf_member_bye(member);
+    heard("");
+    state_is(GF_MEMBER_ENDED);
+    control_world_close(&world);
+}
+
+TEST(who_closes_while_it_is_cut_off_says_so_later)
+{
+    begin();
+    control_world_cut(&world, 0);
+    turn();
+    heard("ended");
+    gf_member_bye(member);
+    heard("");
+    spend(110 * CONTROL_MS);
+    heard("offer 0 generation 1 rank 0 of 3 said 3 listed 1; bye of 1 step 0");
+    control_world_close(&world);
+}
+
+/* It did not poll for so long, until just now. */
+TEST(who_was_away_says_so_for_a_while)
+{
+    begin();
+    world.procs[0].now_ns += 2 * SECOND;
+    turn();
+    (void)control_words_heard(&world.channel);
+    say_ask(1);
+    heard("position 1 of 1 step 0 sequence 0 patience 0 edges 0 away 2005");
+    spend(510 * CONTROL_MS);
+    (void)control_words_heard(&world.channel);
+    say_ask(2);
+    heard("position 2 of 1 step 0 sequence 0 patience 0 edges 0");
+    control_world_close(&world);
+}
+
+TEST(an_error_says_whose_it_is)
+{
+    open_hosted(GF_RANK_NONE);
+    say_list(1, 2, 3);
+    endpoint_set();
+    say_go(1, 3);
+    say_error(true);
+    assert_int_equal(gf_member_error(member)->rank, 2);
     control_world_close(&world);
 }

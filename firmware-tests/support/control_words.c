@@ -53,7 +53,8 @@ static void finding_tell(struct gf_walk *walk, char *text_out, size_t bytes)
 {
     struct control_finding finding = {0};
     gf_control_finding_walk(walk, &finding);
-    (void)snprintf(text_out, bytes, "error %d peer %d step %u%s: %.60s", finding.error.code,
+    (void)snprintf(text_out, bytes, "error %d%s peer %d step %u%s: %.60s", finding.error.code,
+                   (finding.error.operation == GF_OPERATION_JOIN) ? " in join" : "",
                    (int)finding.error.peer, (unsigned)finding.error.step,
                    finding.may_go_on ? " goes on" : "", finding.error.text);
 }
@@ -72,9 +73,12 @@ static void report_tell(const char *name, uint32_t number, struct gf_walk *walk,
 {
     struct control_report report = {0};
     gf_control_report_walk(walk, &report);
-    (void)snprintf(text_out, bytes, "%s %u of %u step %u sequence %u patience %u edges %u", name,
+    char away[32] = "";
+    if (report.unpolled_ns != 0)
+        (void)snprintf(away, sizeof away, " away %u", (unsigned)(report.unpolled_ns / CONTROL_MS));
+    (void)snprintf(text_out, bytes, "%s %u of %u step %u sequence %u patience %u edges %u%s", name,
                    report.inquiry, number, (unsigned)report.step, (unsigned)report.sequence,
-                   (unsigned)(report.patience_ns / CONTROL_MS), report.edges.count);
+                   (unsigned)(report.patience_ns / CONTROL_MS), report.edges.count, away);
 }
 
 static void member_tell(uint32_t kind, struct gf_walk *walk, char *text_out, size_t bytes)
