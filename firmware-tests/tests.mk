@@ -390,6 +390,11 @@ lab: tests all
 chaos: ## 8 real ranks on 4 hosts, a fault a second: SECONDS=60 SEED=1 (root)
 chaos: all $(BUILD)/firmware-tests/program_stamp
 	@BUILD=$(BUILD) sh firmware-tests/lab/chaos.sh $(or $(SECONDS),60) $(SEED)
+# PARTS="chaos-* faults": some of them (proofs.py list); MINUTES=60: then no other part is begun
+PROOF_PROGRAMS := $(STATES) $(BUILD)/firmware-tests/soak_main $(BUILD)/firmware-tests/program_stamp
+proofs: all tests $(PROOF_PROGRAMS) ## long runs of the control plane (root, two hours)
+	@BUILD=$(BUILD) CC="$(CC)" MINUTES=$(MINUTES) python3 firmware-tests/lab/proofs.py run $(PARTS)
+	@BUILD=$(BUILD) python3 firmware-tests/lab/proofs.py table
 LABS ?= 3
 fault-table: tests all ## the same 20 times, or what is left of it, LABS=3 at once, and its table
 	-@for lab in $$(seq $(LABS)); do \

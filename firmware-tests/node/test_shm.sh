@@ -51,7 +51,7 @@ END
 if [ -z "$(nm "$BUILD/gf-perf" 2>/dev/null | grep __asan_init)" ] &&
     ${CC:-gcc} -shared -fPIC -o "$scratch/interrupted.so" "$scratch/interrupted.c" 2>/dev/null; then
     check signals_while_memory_is_reserved_end_nothing \
-        two 0 "export LD_PRELOAD=$scratch/interrupted.so" "-b 64M -e 64M --set exchange.timeout=20s"
+        two 0 "export LD_PRELOAD=$scratch/interrupted.so" "-b 24M -e 24M --set exchange.timeout=20s"
 else
     skip signals_while_memory_is_reserved_end_nothing "nothing can be preloaded in this build"
 fi
