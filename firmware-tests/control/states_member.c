@@ -53,7 +53,7 @@ uint64_t states_member_hash(const struct gf_member *member, uint64_t now_ns)
         m->dial_ns > now_ns,
         m->taken_here ? 0 : within(now_ns, m->lost_ns, 14 * SECOND),
         within(now_ns, m->heard_ns, 5 * SECOND),
-        m->owed,
+        m->pending,
         m->inquiry,
         m->awaits.count,
         within(now_ns, m->status_ns, SECOND),

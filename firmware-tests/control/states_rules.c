@@ -17,7 +17,7 @@ static struct gf_member *member_of(uint32_t at)
 
 gf_member_state states_state(uint32_t proc)
 {
-    return gf_member_stands(member_of(proc));
+    return gf_member_current_state(member_of(proc));
 }
 
 /* ---- the program ---- */

@@ -490,7 +490,7 @@ static void looks_answer(void)
 {
     const struct gf_coordinator *c = states->coordinator;
     bool looks =
-        states->lives && !states->halted && (c->state == GF_COORDINATOR_INQUIRE) && (c->looks > 0);
+        states->lives && !states->halted && (c->state == GF_COORDINATOR_INQUIRE) && (c->rounds > 0);
     for (uint32_t way = 2; looks && (way-- > 0);)
         for (uint32_t i = 0; i < STATES_CONNS; i++)
             while (can_read(&states->conns[i], way)) deliver(i, way);
@@ -791,7 +791,7 @@ static uint64_t row_hash(uint64_t hash, const struct control_row *row, uint64_t 
                                   row->cut << 7 | row->out << 8 | row->has_heard << 9 |
                                   row->offer.rejoins << 10 | row->comes_in << 11 |
                                   row->replied << 12 | row->is_reset << 13 | row->is_presumed << 14,
-                              row->late,
+                              row->slow_replies,
                               (row->connection == CONTROL_NONE) ? span(now_ns, row->broke_ns) : 0,
                               row->banned,
                               row->member_process,
@@ -805,7 +805,7 @@ static uint64_t row_hash(uint64_t hash, const struct control_row *row, uint64_t 
                               (row->listed != 0) ? span(now_ns, row->asked_ns) : 0,
                               row->endpoint_have,
                               row->total,
-                              row->owed,
+                              row->pending,
                               row->go_rank,
                               row->go_at,
                               within(now_ns, row->heard_ns, 5 * SECOND),
@@ -818,7 +818,7 @@ static uint64_t row_hash(uint64_t hash, const struct control_row *row, uint64_t 
                               row->report.edges.count,
                               row->report.edges.peers[0],
                               row->offer.standing.generation,
-                              row->offer.standing.list,
+                              row->offer.standing.list_hash,
                               row->offer.standing.listed,
                               row->offer.standing.said};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) hash = mix(hash, words[i]);
@@ -841,7 +841,7 @@ static uint64_t coordinator_hash(void)
                               within(c->now_ns, c->alive_ns, 2 * SECOND),
                               c->number,
                               c->world,
-                              c->list,
+                              c->list_hash,
                               c->listing | c->has_listed << 1,
                               c->next,
                               c->next_world,
@@ -849,7 +849,7 @@ static uint64_t coordinator_hash(void)
                               c->waiting,
                               c->inquiry,
                               c->inquiry_first,
-                              c->looks,
+                              c->rounds,
                               asks ? span(c->now_ns, c->inquiry_ns) : 0,
                               (asks || c->is_fault_pending) ? c->seen.step : 0,
                               (asks || c->is_fault_pending) ? c->seen_by : 0,

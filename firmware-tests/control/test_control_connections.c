@@ -232,7 +232,7 @@ static bool poll_flooded(struct gf_channel *channel, uint64_t now_ns,
     if (driver_plain->poll(channel, now_ns, event_out)) return true;
     *event_out = (struct gf_channel_event){.kind = GF_CHANNEL_FRAME,
                                            .connection = world.coordinator->rows[0].connection,
-                                           .frame_kind = CONTROL_LOOK,
+                                           .frame_kind = CONTROL_STATUS_QUERY,
                                            .payload = ""};
     return true;
 }

@@ -196,12 +196,12 @@ TEST(what_is_shown_has_no_more_ids_than_there_can_be)
     for (uint32_t over = 0; over < 2; over++) {
         unsigned char payload[1024];
         struct gf_put put = {payload, sizeof payload};
-        struct control_shown shown = {.id_count = 8};
-        gf_control_shown_walk(&(struct gf_walk){.put = &put}, &shown);
+        struct control_status shown = {.id_count = 8};
+        gf_control_status_walk(&(struct gf_walk){.put = &put}, &shown);
         const uint32_t wrong = GF_WORLD_MAX + 1;
         if (over) memcpy(payload + 24, &wrong, sizeof wrong);
         struct gf_get get = {.at = payload, .left = sizeof payload - put.left};
-        gf_control_shown_walk(&(struct gf_walk){.get = &get}, &shown);
+        gf_control_status_walk(&(struct gf_walk){.get = &get}, &shown);
         assert_int_equal(get.bad, over);
     }
 }

@@ -149,7 +149,7 @@ static uint64_t run_to(uint32_t number)
         for (uint32_t id = 0; id < RANKS; id++) {
             const struct gf_member *member = many.members[id].member;
             there += (member == NULL) || ((gf_member_generation(member)->number == number) &&
-                                          (gf_member_stands(member) == GF_MEMBER_WORKS));
+                                          (gf_member_current_state(member) == GF_MEMBER_WORKS));
         }
         if (there == RANKS) break;
         assert_true(gf_sim_advance(many.sim));

@@ -106,29 +106,31 @@ TEST(a_line_says_what_happens)
     world.said = said;
     world.said_bytes = sizeof said;
     control_world_quiet(&world, SECOND);
-    expect_said("rank 0 is here\nrank 1 is here\nrank 2 is here\n"
+    expect_said("member 0 is here\nmember 1 is here\nmember 2 is here\n"
                 "generation 1 has begun with 3 ranks\n");
     control_world_cut(&world, 1);
     control_world_quiet(&world, 200 * CONTROL_MS);
-    expect_said("the connection of rank 1 broke: ended\nrank 1 is connected again\n");
+    expect_said("the connection of member 1 (rank 1) broke: ended\n"
+                "member 1 (rank 1) is connected again\n");
     (void)control_world_start(&world, 3, false);
     control_world_quiet(&world, 500 * CONTROL_MS);
-    expect_said("rank 3 waits to come in\na regroup begins: ranks wait to come in, or leave\n");
+    expect_said("member 3 waits to come in\na regroup begins: ranks wait to come in, or leave\n");
     control_world_kill(&world, 1);
     control_world_quiet(&world, 100 * CONTROL_MS);
-    expect_said("rank 1 has ended: ended\n");
+    expect_said("member 1 (rank 1) has ended: ended\n");
     world.procs[0].leaves = true;
     control_world_quiet(&world, 200 * CONTROL_MS);
-    expect_said("rank 0 leaves\n");
+    expect_said("member 0 (rank 0) leaves\n");
     control_world_kill(&world, 0);
     control_world_quiet(&world, 100 * CONTROL_MS);
-    if (strstr(said, "rank 0 has ended") != NULL) fail(); /* it has left */
+    if (strstr(said, "member 0 has ended") != NULL) fail(); /* it has left */
+    if (strstr(said, "member 0 (rank 0) has ended") != NULL) fail();
     for (uint32_t i = 2; i < 4; i++) {
         world.procs[i].hangs = true;
         gf_member_bye(world.procs[i].member);
     }
     control_world_quiet(&world, 100 * CONTROL_MS);
-    expect_said("rank 2 has closed after ");
+    expect_said("member 2 (rank 0) has closed after ");
     control_world_close(&world);
 }
 
@@ -173,25 +175,25 @@ TEST(a_process_that_is_refused_is_told_to_those_that_wait)
 /* ---- who asks what is going on ---- */
 
 /* What a stranger at that connection is told of the job. */
-static void look(struct gf_channel *channel, struct control_shown *shown_out)
+static void look(struct gf_channel *channel, struct control_status *shown_out)
 {
     struct gf_channel_event event;
     channel->driver->dial(channel, 0);
     assert_true(channel->driver->poll(channel, 0, &event));
     assert_int_equal(event.kind, GF_CHANNEL_CONNECTED);
-    assert_int_equal(channel->driver->send(channel, 0, CONTROL_LOOK, "", 0), GF_OK);
+    assert_int_equal(channel->driver->send(channel, 0, CONTROL_STATUS_QUERY, "", 0), GF_OK);
     control_world_coordinate(&world);
     assert_true(channel->driver->poll(channel, 0, &event));
-    assert_int_equal(event.frame_kind, CONTROL_SHOWN);
+    assert_int_equal(event.frame_kind, CONTROL_STATUS_ANSWER);
     struct gf_get get = {.at = event.payload, .left = event.size_bytes};
-    gf_control_shown_walk(&(struct gf_walk){.get = &get}, shown_out);
+    gf_control_status_walk(&(struct gf_walk){.get = &get}, shown_out);
     assert_false(get.bad);
     assert_int_equal(get.left, 0);
 }
 
 TEST(a_connection_that_is_no_members_is_shown_the_job_once)
 {
-    struct control_shown shown = {0};
+    struct control_status shown = {0};
     struct gf_channel_event event;
     control_world_open(&world, 3, 1);
     control_world_quiet(&world, SECOND);
@@ -213,7 +215,7 @@ TEST(a_connection_that_is_no_members_is_shown_the_job_once)
 
 TEST(who_was_refused_is_shown)
 {
-    struct control_shown shown = {0};
+    struct control_status shown = {0};
     control_world_open(&world, 3, 1);
     control_world_quiet(&world, SECOND);
     control_world_kill(&world, 1);

@@ -509,9 +509,9 @@ TEST(who_is_away_as_the_job_ends_is_awaited_for_a_moment)
     control_world_close(&world);
 }
 
-static void take_over_begin(void)
+static void take_over_begin_of(uint32_t id_count)
 {
-    open_for(3, 3, true);
+    open_for(3, id_count, true);
     control_world_coordinator_end(&world);
     control_world_coordinator_begin(&world);
     uint64_t list = CONTROL_LIST_START;
@@ -519,7 +519,12 @@ static void take_over_begin(void)
         list = gf_control_list_hash(list, id, peers[id].offer.process);
     for (uint32_t id = 0; id < 3; id++)
         peers[id].offer.standing = (struct control_standing){
-            .generation = 4, .rank = id, .world = 3, .list = list, .listed = 4};
+            .generation = 4, .rank = id, .world = 3, .list_hash = list, .listed = 4};
+}
+
+static void take_over_begin(void)
+{
+    take_over_begin_of(3);
 }
 
 TEST(a_generation_is_taken_over)
@@ -629,8 +634,10 @@ TEST(nobody_goes_on_without_whole_weights)
     dies(1);
     control_words_ready(&peers[0], 1, &partial);
     turn();
-    heard(0, "error -7 peer 1 step 0 goes on: rank 1 died: ended; error -14 in join peer -1 step 0: all "
-             "ranks that held whole weights have ended: start the job ");
+    heard(
+        0,
+        "error -7 peer 1 step 0 goes on: rank 1 died: ended; error -14 in join peer -1 step 0: all "
+        "ranks that held whole weights have ended: start the job ");
     turn();
     assert_int_equal(polled, GF_ERR_DATA);
     control_world_close(&world);
@@ -816,9 +823,13 @@ TEST(who_gives_up_ends_alone)
                                             .peer = GF_RANK_NONE,
                                             .tensor = GF_TENSOR_NONE,
                                             .text = "its file is broken"}};
+    struct gf_coordinator_status status;
     all_begun(3, 3, true);
+    say_status(1, 1, 0, 0);
     control_words_fault(&peers[1], 1, &fault);
     turn();
+    gf_coordinator_status(world.coordinator, &status);
+    assert_string_equal(status.error.text, "rank 1 gave up: its file is broken"); /* no death */
     heard(0, "error -7 peer 1 step 0 goes on: rank 1 gave up: its file is broken");
     heard(1, "error -7 peer 1 step 0: rank 1 gave up: its file is broken");
     heard(2, "error -7 peer 1 step 0 goes on: rank 1 gave up: its file is broken");
@@ -853,14 +864,16 @@ TEST(a_generation_of_fewer_ranks_counts_each_once)
     heard(0, "closed 0 step 6; waiting 0 awaits 1 and 2 in all, step 0, between operations");
     control_world_close(&world);
     three_of_four_begun();
-    spend(100 * CONTROL_MS);
+    spend(3 * SECOND);
+    say_status(3, 2, 5, 0);
+    turn();
     say_fault(0, 2);
     turn();
     say_position(0, 2, 1);
     say_position(2, 2, 1);
     spend(800 * CONTROL_MS);
     found("rank 2 does not answer (asked 0.8 s ago): it is stopped or does not poll; last heard of "
-          "0.9 s ago in it has not said where");
+          "0.8 s ago in step 5, between operations");
     struct gf_coordinator_status status;
     gf_coordinator_status(world.coordinator, &status);
     assert_null(strstr(status.error.text, "silent ranks"));
@@ -892,6 +905,7 @@ TEST(nobody_is_at_fault_twice_in_a_step)
     say_fault(0, 2);
     turn();
     all_answer(ids, 3, 2);
+    assert_int_equal(world.coordinator->inquiry, 25); /* they were asked again and again */
     found("ranks wait for each other, and no way is known to be cut (rank 0 asked; 0 for 1, 1 for "
           "2, 2 for 0)");
     for (uint32_t i = 0; i < 3; i++) say_ready(ids[i], 2, 5, false, false);
@@ -1144,7 +1158,7 @@ TEST(a_second_process_is_logged_once)
     peers[2].offer.process = 700;
     come(2);
     come(2);
-    const char *first = strstr(said, "a second process of rank 1 is refused");
+    const char *first = strstr(said, "a second process of member 1 is refused");
     assert_non_null(first);
     assert_null(strstr(first + 1, "a second process"));
     control_world_close(&world);
@@ -1172,4 +1186,81 @@ TEST(marks_are_told_of_every_64th_request_and_of_fewer)
             if (number != 0) assert_int_equal(calls.marks[mark].elem_count, number - 1);
         }
     }
+}
+
+/* Two answer at once, and one of the questions in `every`, of the first `questions`. */
+static gf_status rank_1_answers(uint32_t questions, uint32_t every)
+{
+    struct gf_coordinator_status status = {.state = GF_COORDINATOR_INQUIRE};
+    all_begun(3, 3, true);
+    say_fault(0, 1);
+    turn();
+    say_position(1, 1, 1);
+    for (uint32_t i = 0; (i < 1000) && (status.state == GF_COORDINATOR_INQUIRE); i++) {
+        const uint32_t inquiry = world.coordinator->inquiry;
+        say_position(0, 1, inquiry);
+        say_position(2, 1, inquiry);
+        if ((inquiry % every == 0) && (inquiry <= questions)) say_position(1, 1, inquiry);
+        turn();
+        unheard();
+        gf_coordinator_status(world.coordinator, &status);
+    }
+    return (status.error.peer == 1) ? GF_OK : GF_AGAIN;
+}
+
+TEST(who_is_late_in_nearly_all_answers_does_not_poll)
+{
+    assert_int_equal(rank_1_answers(0, 1), GF_OK);
+    found("rank 1 is behind in step 5, between operations: computing");
+    assert_true(world.coordinator->rows[1].cut);
+    control_world_close(&world);
+    assert_int_equal(rank_1_answers(100, 2), GF_AGAIN);
+    control_world_close(&world);
+    assert_int_equal(rank_1_answers(9, 1), GF_AGAIN); /* of 24, of which 18 are nearly all */
+    control_world_close(&world);
+    assert_int_equal(rank_1_answers(5, 1), GF_OK);
+    control_world_close(&world);
+}
+
+/* Whoever waits for a word hears each second that the coordinator is there. */
+TEST(who_waits_hears_that_the_coordinator_is_there)
+{
+    all_begun(4, 5, true);
+    spend(1010 * CONTROL_MS);
+    heard(0, "");
+    say_ready(0, 1, 5, true, false);
+    turn();
+    spend(1010 * CONTROL_MS);
+    heard(0, "waiting 0");
+    heard(1, "");
+    say_fault(1, 1);
+    turn();
+    unheard();
+    spend(1010 * CONTROL_MS);
+    heard(1, "error -6 peer 2 step 0 goes on: rank 2 does not answer (asked 0.8 s ago): it is "
+             "stopped or d; waiting 0");
+    control_world_close(&world);
+}
+
+/* A process that is of no generation gives up beside one whose generation is to be taken over. */
+TEST(a_newcomer_that_gives_up_does_not_wait)
+{
+    struct control_fault fault = {.ends = true,
+                                  .error = {.code = GF_ERR_DATA,
+                                            .peer = GF_RANK_NONE,
+                                            .tensor = GF_TENSOR_NONE,
+                                            .text = "its file is broken"}};
+    take_over_begin_of(4);
+    come(0);
+    come(3);
+    heard(3, "waiting 0");
+    control_words_fault(&peers[3], 0, &fault);
+    turn();
+    come(1);
+    come(2);
+    heard(0, "waiting 0");
+    heard(3,
+          "error -7 peer -1 step 0: the other ranks went on without this one, as nothing was hea");
+    assert_int_equal(gf_control_joiner_count(world.coordinator), 0);
+    control_world_close(&world);
 }

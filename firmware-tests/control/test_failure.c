@@ -3,7 +3,7 @@
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world_setups.h"
 
-/* nobody is at fault: all are looked at for longer first (lib/control/looks.c) */
+/* nobody is at fault: all are asked again and again first (lib/control/rounds.c) */
 #define LOOKS_NS UINT64_C(2000000000)
 #define HEALTHY_NS UINT64_C(50000000) /* such a job without a fault ends within this */
 #define POSTS_MAX 400u

@@ -407,7 +407,7 @@ TEST(closing_waits_for_those_who_are_late_but_not_for_ever)
     assert_true(gf_sim_now_ns(w.sim) - begin_ns < SILENCE_NS + 20000000);
     /* the others would miss the coordinator if it went */
     assert_int_equal(w.ranks[0].status, GF_OK);
-    world_expect_log(&w, 0, "rank 1 has not closed and says nothing");
+    world_expect_log(&w, 0, "member 1 (rank 1) has not closed and says nothing");
     assert_int_equal(w.ranks[2].status, GF_ERR_TIMEOUT);
     assert_int_equal(gf_step_begin(w.ranks[2].gf), GF_ERR_STATE);
     assert_int_equal(gf_close(w.ranks[2].gf), GF_OK); /* all have, by now */

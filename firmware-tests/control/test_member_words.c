@@ -141,7 +141,7 @@ static void begin_hosted(uint32_t host_id)
     say_list(1, 0, 3);
     endpoint_set();
     say_go(1, 3);
-    assert_int_equal(gf_member_stands(member), GF_MEMBER_WORKS);
+    assert_int_equal(gf_member_current_state(member), GF_MEMBER_WORKS);
     (void)control_words_heard(&world.channel);
 }
 
@@ -176,7 +176,7 @@ static void say_ready(bool planned, bool leaves)
 
 static void state_is(gf_member_state state)
 {
-    assert_int_equal(gf_member_stands(member), state);
+    assert_int_equal(gf_member_current_state(member), state);
 }
 
 TEST(it_joins)
@@ -451,18 +451,18 @@ TEST(a_coordinator_that_is_silent_is_given_up_where_it_is_needed)
         uint64_t spent_ms = 0;
         silence_begin(row);
         (void)control_words_heard(&world.channel);
-        while ((spent_ms < 20000) && (gf_member_stands(member) == row->state)) {
+        while ((spent_ms < 20000) && (gf_member_current_state(member) == row->state)) {
             turn();
             spent_ms += 5;
             (void)control_words_heard(&world.channel);
         }
         bool is_then =
             (row->most_ns == 0) || ((spent_ms >= row->least_ns) && (spent_ms <= row->most_ns));
-        if (!is_then || (gf_member_stands(member) != row->end) ||
+        if (!is_then || (gf_member_current_state(member) != row->end) ||
             ((gf_member_error(member)->code != row->code)))
-            fail_msg("%s: state %d after %u ms, error %d: %s", row->name, gf_member_stands(member),
-                     (unsigned)spent_ms, gf_member_error(member)->code,
-                     gf_member_error(member)->text);
+            fail_msg("%s: state %d after %u ms, error %d: %s", row->name,
+                     gf_member_current_state(member), (unsigned)spent_ms,
+                     gf_member_error(member)->code, gf_member_error(member)->text);
         control_world_close(&world);
     }
 }

@@ -63,7 +63,8 @@ TEST(a_thousand_random_jobs_hold)
  * new start ran by then; a log that was full; one that woke to a commit which was over, and whose
  * coordinator had gone on alone and ended; two that were cut off when they had left, while another
  * waited for what they had sent; one that was given, in the simulator alone, the connection that
- * its last start had begun. */
+ * its last start had begun; a job that is not elastic, in which the other end of the one broken
+ * edge is named; one that had closed as another came in. */
 TEST(jobs_that_once_failed_hold)
 {
     static const uint64_t seeds[] = {
@@ -73,7 +74,7 @@ TEST(jobs_that_once_failed_hold)
         0x18ea59d20a3d2526, 0x18ea662fa0232e7b, 0x18ea68a18db09ca9, 0x98ea8e915e61940b,
         0x98ea915f2077944b, 0x98ea91a66854b920, 0x98ea953ac51d827e, 0x98ea96f5acb34843,
         0x98ea99d69b134368, 0x98ea9f314b7935c6, 0x98eaa098586e1725, 0x18eaa3a4626194af,
-        0x98eac1dfbf52dca8};
+        0x98eac1dfbf52dca8, 0x98ec5e6ff359f7c4, 0x98ec5f5ef53504c2};
     for (size_t i = 0; i < LENGTH(seeds); i++) job_run(seeds[i]);
 }
 

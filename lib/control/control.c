@@ -236,9 +236,9 @@ static gf_control_state state_of(gf_member_state state)
     return GF_CONTROL_ENDED;
 }
 
-gf_control_state gf_control_stands(const struct gf_control *control)
+gf_control_state gf_control_current_state(const struct gf_control *control)
 {
-    return state_of(gf_member_stands(control->member));
+    return state_of(gf_member_current_state(control->member));
 }
 
 static void report_put(struct gf_control *control, const struct gf_position *position)
@@ -262,7 +262,7 @@ gf_control_state gf_control_poll(struct gf_control *control, uint64_t now_ns,
         (void)gf_member_poll(control->member, now_ns);
         coordinator_turn(control, now_ns); /* it takes what the member has said */
     }
-    gf_control_state state = gf_control_stands(control);
+    gf_control_state state = gf_control_current_state(control);
     uint32_t number = gf_member_generation(control->member)->number;
     if (number == control->number) return state;
     control->number = number;

@@ -95,7 +95,8 @@ size_t gf_control_state_bytes(const struct gf_control_setup *setup);
  * and *fault_out says why. */
 gf_status gf_control_open(const struct gf_control_setup *setup, void *state, uint64_t now_ns,
                           struct gf_control **control_out, struct gf_fault *fault_out);
-gf_control_state gf_control_stands(const struct gf_control *control); /* as of the last poll */
+gf_control_state gf_control_current_state(
+    const struct gf_control *control); /* as of the last poll */
 /* Bounded work, never blocks. `position` is what is told of this rank. */
 gf_control_state gf_control_poll(struct gf_control *control, uint64_t now_ns,
                                  const struct gf_position *position);

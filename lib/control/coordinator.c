@@ -17,6 +17,8 @@ static const char *const state_names[] = {[GF_COORDINATOR_GATHER] = "gathers",
                                           [GF_COORDINATOR_INQUIRE] = "inquires",
                                           [GF_COORDINATOR_REGROUP] = "regroups",
                                           [GF_COORDINATOR_OVER] = "is over"};
+_Static_assert(sizeof state_names / sizeof state_names[0] == GF_COORDINATOR_OVER + 1,
+               "each state of the coordinator has a name");
 
 static uint32_t member_count(const struct gf_coordinator *c)
 {
@@ -58,7 +60,7 @@ static void run_poll(struct gf_coordinator *c)
             continue;
         if (c->now_ns - row->broke_ns < c->terms.join_timeout_ns) continue;
         struct gf_error error = gf_coordinator_error(c, GF_ERR_PEER, row->rank);
-        gf_control_fate_tell(c, row, "is cut off", &error);
+        gf_control_loss_describe(c, row, "is cut off", &error);
         row->out = true;
         gf_control_decide(c, &error, false);
         return;
@@ -110,14 +112,14 @@ static void clock_go(struct gf_coordinator *c, uint64_t now_ns)
 
 /* Those that wait for all ranks to join hear at once that one cannot, and each reason once: whoever
  * is refused may try again and again. */
-static void refusals_look(struct gf_coordinator *c)
+static void refusals_announce(struct gf_coordinator *c)
 {
     const char *text = c->channel->refused_text;
     if ((c->number != 0) || (c->state != GF_COORDINATOR_GATHER)) return;
     if (strcmp(text, c->refused) == 0) return;
     memcpy(c->refused, text, sizeof c->refused);
     for (uint32_t id = 0; id < c->setup.id_count; id++)
-        gf_control_owe(&c->rows[id], CONTROL_WAITING);
+        gf_control_post(&c->rows[id], CONTROL_WAITING);
 }
 
 /* Who waits for a word hears that the coordinator is there. */
@@ -134,7 +136,7 @@ static void alive_say(struct gf_coordinator *c)
                      (row->said == CONTROL_SAID_FAULT) || control_is_listed(c, row) ||
                      (row->said == CONTROL_SAID_BYE);
         if ((row->connection != CONTROL_NONE) && (changed || hangs))
-            gf_control_owe(row, CONTROL_WAITING);
+            gf_control_post(row, CONTROL_WAITING);
     }
 }
 
@@ -149,7 +151,7 @@ static bool is_anybody_away(const struct gf_coordinator *c)
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         const struct control_row *row = &c->rows[id];
         if (row->has_heard || row->ended || (row->connection != CONTROL_NONE)) continue;
-        if (control_is_asked(row) && (age_ns < CONTROL_BROKEN_NS)) return true;
+        if (control_is_active(row) && (age_ns < CONTROL_BROKEN_NS)) return true;
         if (joins && (id < c->setup.world)) return true;
     }
     return false;
@@ -157,7 +159,7 @@ static bool is_anybody_away(const struct gf_coordinator *c)
 
 static gf_status over_poll(struct gf_coordinator *c)
 {
-    if (gf_control_owes(c) || !c->channel->driver->flushed(c->channel)) return GF_AGAIN;
+    if (gf_control_has_pending(c) || !c->channel->driver->flushed(c->channel)) return GF_AGAIN;
     if (is_anybody_away(c)) return GF_AGAIN;
     return c->is_well ? GF_OK : c->error.code;
 }
@@ -191,7 +193,7 @@ gf_status gf_coordinator_poll(struct gf_coordinator *c, uint64_t now_ns)
     more = more && (c->now_ns - c->done_ns < CONTROL_BEHIND_NS);
     if (!more) state_poll(c); /* events go before deadlines */
     alive_say(c);
-    refusals_look(c);
+    refusals_announce(c);
     gf_control_flush(c);
     return (c->state == GF_COORDINATOR_OVER) ? over_poll(c) : GF_AGAIN;
 }
@@ -227,18 +229,18 @@ struct gf_coordinator *gf_coordinator_open(const struct gf_coordinator_setup *se
     return c;
 }
 
-void gf_control_shown(const struct gf_coordinator *c, struct control_shown *shown_out)
+void gf_control_status_fill(const struct gf_coordinator *c, struct control_status *shown_out)
 {
     struct gf_coordinator_status status;
     gf_coordinator_status(c, &status);
-    *shown_out = (struct control_shown){.state = status.state,
-                                        .generation = status.generation,
-                                        .world = status.world,
-                                        .here = status.here,
-                                        .waiting = status.waiting,
-                                        .id_count = c->setup.id_count,
-                                        .error = status.error,
-                                        .refused_count = c->channel->refused_count};
+    *shown_out = (struct control_status){.state = status.state,
+                                         .generation = status.generation,
+                                         .world = status.world,
+                                         .here = status.here,
+                                         .waiting = status.waiting,
+                                         .id_count = c->setup.id_count,
+                                         .error = status.error,
+                                         .refused_count = c->channel->refused_count};
     memcpy(shown_out->refused_text, c->channel->refused_text, sizeof shown_out->refused_text);
     for (uint32_t id = 0; id < c->setup.id_count; id++)
         if (control_is_here(&c->rows[id]) || c->rows[id].waits)

@@ -55,7 +55,7 @@ static bool id_is_free(struct gf_coordinator *c, uint32_t connection,
         (row->connection != CONTROL_NONE) || (c->now_ns - row->broke_ns < c->terms.keepalive_ns);
     if (!lives || offer->rejoins || !fresh) return true;
     if (row->refused != offer->process)
-        gf_log_line(&c->setup.log, GF_LOG_WARN, "a second process of rank %u is refused",
+        gf_log_line(&c->setup.log, GF_LOG_WARN, "a second process of member %u is refused",
                     offer->id);
     row->refused = offer->process;
     refuse(c, connection, GF_ERR_STATE, true,
@@ -95,7 +95,7 @@ static void row_take(struct gf_coordinator *c, uint32_t connection,
     row->process = offer->process;
     row->connection = connection;
     row->offer = *offer;
-    row->owed = 0;
+    row->pending = 0;
     row->heard_ns = row->back_ns = c->now_ns;
     row->go_rank = row->go_at = 0;
     c->connection_ids[connection] = offer->id;
@@ -104,26 +104,27 @@ static void row_take(struct gf_coordinator *c, uint32_t connection,
 /* The coordinator repeats its last word. */
 static void word_repeat(struct gf_coordinator *c, struct control_row *row)
 {
-    gf_log_line(&c->setup.log, GF_LOG_INFO, "rank %u is connected again", row->offer.id);
+    char name[CONTROL_NAME_BYTES];
+    gf_log_line(&c->setup.log, GF_LOG_INFO, "%s is connected again", gf_control_name(row, name));
     if (gf_control_patience_left(&c->patience, c->now_ns) > 0)
-        gf_control_owe(row, CONTROL_PATIENCE);
-    if (c->closed.rank != GF_RANK_NONE) gf_control_owe(row, CONTROL_CLOSED);
+        gf_control_post(row, CONTROL_PATIENCE);
+    if (c->closed.rank != GF_RANK_NONE) gf_control_post(row, CONTROL_CLOSED);
     if (c->state == GF_COORDINATOR_OVER) {
-        gf_control_owe(row, (c->is_well && (row->said == CONTROL_SAID_BYE)) ? CONTROL_ALL_GONE
-                                                                            : CONTROL_ERROR);
+        gf_control_post(row, (c->is_well && (row->said == CONTROL_SAID_BYE)) ? CONTROL_ALL_GONE
+                                                                             : CONTROL_ERROR);
         return;
     }
     if (row->offer.standing.generation < c->number)
-        gf_control_owe(row, CONTROL_GO); /* it was on the way */
+        gf_control_post(row, CONTROL_GO); /* it was on the way */
     if (control_is_listed(c, row)) {
         row->endpoint_for = 0;
-        gf_control_owe(row, CONTROL_LIST);
+        gf_control_post(row, CONTROL_LIST);
     } else if ((c->error.code != GF_OK) && ((row->said < CONTROL_SAID_READY) || row->cut)) {
-        gf_control_owe(row, CONTROL_ERROR);
+        gf_control_post(row, CONTROL_ERROR);
     } else if (c->state == GF_COORDINATOR_INQUIRE) {
-        gf_control_owe(row, CONTROL_ASK);
+        gf_control_post(row, CONTROL_ASK);
     }
-    gf_control_owe(row, CONTROL_WAITING);
+    gf_control_post(row, CONTROL_WAITING);
 }
 
 /* The lower rank is named first, whoever came first. */
@@ -149,7 +150,7 @@ static void newcomer_refuse(struct gf_coordinator *c, struct control_row *row, c
 
 /* The first process here that is of a generation: what those that came before it were given is
  * compared with this one's. */
-static void newcomers_look(struct gf_coordinator *c, const struct control_row *first)
+static void newcomers_compare(struct gf_coordinator *c, const struct control_row *first)
 {
     char text[240];
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
@@ -165,11 +166,11 @@ void gf_control_waits_take(struct gf_coordinator *c, struct control_row *row)
 {
     char text[240];
     bool is_new = (row->offer.standing.generation == 0);
-    if ((c->number == 0) && !is_new && !gf_control_job_may_run(c)) newcomers_look(c, row);
+    if ((c->number == 0) && !is_new && !gf_control_job_may_run(c)) newcomers_compare(c, row);
     const struct control_row *reference = reference_of(c);
     if (row->banned == row->process) {
         row->waits = false;
-        gf_control_owe(row, CONTROL_ERROR);
+        gf_control_post(row, CONTROL_ERROR);
         return;
     }
     if ((reference != NULL) && (reference != row) &&
@@ -192,13 +193,13 @@ void gf_control_waits_take(struct gf_coordinator *c, struct control_row *row)
     }
     if (!row->waits)
         gf_log_line(&c->setup.log, GF_LOG_INFO,
-                    (c->number == 0) ? "rank %u is here" : "rank %u waits to come in",
+                    (c->number == 0) ? "member %u is here" : "member %u waits to come in",
                     row->offer.id);
     row->waits = true;
-    gf_control_owe(row, CONTROL_WAITING); /* it has reached the coordinator */
+    gf_control_post(row, CONTROL_WAITING); /* it has reached the coordinator */
     if (control_is_listed(c, row)) {
         row->endpoint_for = 0; /* its connection broke after LIST */
-        gf_control_owe(row, CONTROL_LIST);
+        gf_control_post(row, CONTROL_LIST);
     }
 }
 

@@ -1,29 +1,29 @@
 /* What the coordinator sends. It queues no frame. A process has a bit for each frame that it is
  * to get, and the coordinator writes the frame from its own state once the channel has room for
- * it. That bit is what "owe" means here. */
+ * it: such a frame is "pending". */
 #include "lib/control/coordinator_state.h"
 
 #define COORDINATOR_FRAMES                                                               \
     (1u << CONTROL_LIST | 1u << CONTROL_GO | 1u << CONTROL_WAITING | 1u << CONTROL_ASK | \
      1u << CONTROL_ERROR | 1u << CONTROL_ALL_GONE | 1u << CONTROL_CLOSED | 1u << CONTROL_PATIENCE)
 
-void gf_control_owe(struct control_row *row, control_frame frame)
+void gf_control_post(struct control_row *row, control_frame frame)
 {
     GF_ASSERT(((1u << frame) & COORDINATOR_FRAMES) != 0);
     if (row->connection == CONTROL_NONE) return;
-    row->owed |= 1u << frame;
+    row->pending |= 1u << frame;
 }
 
-void gf_control_owe_members(struct gf_coordinator *c, control_frame frame)
+void gf_control_post_members(struct gf_coordinator *c, control_frame frame)
 {
     for (uint32_t id = 0; id < c->setup.id_count; id++)
-        if (control_is_here(&c->rows[id])) gf_control_owe(&c->rows[id], frame);
+        if (control_is_here(&c->rows[id])) gf_control_post(&c->rows[id], frame);
 }
 
-bool gf_control_owes(const struct gf_coordinator *c)
+bool gf_control_has_pending(const struct gf_coordinator *c)
 {
     for (uint32_t id = 0; id < c->setup.id_count; id++)
-        if ((c->rows[id].connection != CONTROL_NONE) && (c->rows[id].owed != 0)) return true;
+        if ((c->rows[id].connection != CONTROL_NONE) && (c->rows[id].pending != 0)) return true;
     return false;
 }
 
@@ -94,7 +94,7 @@ static void waiting_put(const struct gf_coordinator *c, const struct control_row
     memcpy(waiting.refused, c->refused, sizeof waiting.refused);
     for (uint32_t rank = 0; (to->said == CONTROL_SAID_BYE) && (rank < c->world); rank++) {
         const struct control_row *row = &c->rows[c->rank_ids[rank]];
-        if (!control_is_asked(row) || row->cut) continue;
+        if (!control_is_active(row) || row->cut) continue;
         if (waiting.awaited_count++ > 0) continue;
         waiting.awaited = rank;
         gf_control_location(&row->report, waiting.location);
@@ -102,7 +102,7 @@ static void waiting_put(const struct gf_coordinator *c, const struct control_row
     gf_control_waiting_walk(&(struct gf_walk){.put = put}, &waiting);
 }
 
-/* One frame of those that are owed; false: there was no room, or nothing is left. */
+/* One of the pending frames; false: there was no room, or nothing is left. */
 static bool frame_send(struct gf_coordinator *c, uint32_t id, control_frame frame)
 {
     struct control_row *row = &c->rows[id];
@@ -129,7 +129,7 @@ static bool frame_send(struct gf_coordinator *c, uint32_t id, control_frame fram
     row->go_rank = rank;
     row->go_at = at;
     if ((frame == CONTROL_ERROR) || (frame == CONTROL_ALL_GONE)) row->has_heard = true;
-    if ((frame != CONTROL_GO) || (rank == c->world)) row->owed &= ~(1u << frame);
+    if ((frame != CONTROL_GO) || (rank == c->world)) row->pending &= ~(1u << frame);
     return true;
 }
 
@@ -137,11 +137,11 @@ void gf_control_flush(struct gf_coordinator *c)
 {
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         struct control_row *row = &c->rows[id];
-        bool room = (row->connection != CONTROL_NONE) && (row->owed != 0);
+        bool room = (row->connection != CONTROL_NONE) && (row->pending != 0);
         /* A frame for which there is no room holds up those after it: they speak of what it
          * says. */
         for (uint32_t frame = 1; room && (frame < CONTROL_FRAME_COUNT); frame++)
-            while (room && ((row->owed & (1u << frame)) != 0))
+            while (room && ((row->pending & (1u << frame)) != 0))
                 room = frame_send(c, id, (control_frame)frame);
     }
 }

@@ -1,6 +1,6 @@
 /* What the files of the coordinator share: each of them but offer.c has a section of declarations
- * below. `said` is the last frame of a member that changes its state (READY, FAULT, BYE); `owe`
- * marks a frame that a member is to get. */
+ * below. `said` is the last frame of a member that changes its state (READY, FAULT, BYE); a
+ * pending frame is one that a member is to get. */
 #ifndef GF_COORDINATOR_STATE_H
 #define GF_COORDINATOR_STATE_H
 
@@ -79,14 +79,14 @@ struct control_row {
     /* the list of the generation to come */
     uint32_t listed; /* its number; 0: it is of none */
     uint32_t next_rank;
-    uint64_t asked_ns;     /* since when its endpoint is owed, of this list and those before it */
+    uint64_t asked_ns; /* since when its endpoint is awaited, of this list and those before it */
     uint32_t endpoint_for; /* the list for which its endpoint is here, as far as it is */
     uint32_t endpoint_total;
     uint32_t endpoint_have;
     uint32_t total; /* bytes of its endpoint in the generation under way */
 
     /* words */
-    uint32_t owed;    /* bits 1 << control_frame */
+    uint32_t pending; /* bits 1 << control_frame */
     bool has_heard;   /* .. the last finding */
     uint32_t go_rank; /* GO: the next piece */
     uint32_t go_at;
@@ -96,8 +96,8 @@ struct control_row {
     uint64_t back_ns;         /* its last offer */
     uint64_t patience_ns;     /* it has asked to be awaited until then */
     uint32_t answered;        /* the last question that it has answered */
-    bool replied;             /* .. since the last look of an inquiry, */
-    uint32_t late;            /* and so many looks did not find one */
+    bool replied;             /* .. since the last round of an inquiry began, */
+    uint32_t slow_replies;    /* and in so many rounds it had not */
     struct control_report report;
     uint32_t edges; /* broken ones, while they are counted */
 };
@@ -112,10 +112,10 @@ struct gf_coordinator {
     uint64_t done_ns;   /* the last time that a poll left no events */
     uint64_t since_ns;  /* of the state */
     uint64_t left_ns;   /* when the generation under way ceased to run */
-    uint64_t alive_ns;  /* WAITING was owed to everybody last */
+    uint64_t alive_ns;  /* WAITING was posted to everybody last */
     uint32_t number;    /* of the generation under way; 0: none yet */
     uint32_t world;     /* of it */
-    uint64_t list;      /* hash of its list */
+    uint64_t list_hash; /* of its list */
     bool has_listed;    /* a list has been made */
     bool listing;       /* a list is out: the generation `next` of next_world ranks is to come */
     uint32_t next;
@@ -125,9 +125,9 @@ struct gf_coordinator {
     uint32_t waiting;       /* as it was told last */
     uint32_t inquiry;       /* number of the last question; */
     uint32_t inquiry_first; /* .. of the first one of the last inquiry */
-    uint32_t looks;         /* gf_control_inquiry_poll() */
-    uint64_t look_ns;       /* the last of them */
-    uint32_t edges_known;   /* gf_control_edges_look(), */
+    uint32_t rounds;        /* gf_control_inquiry_poll() */
+    uint64_t round_ns;      /* the last of them */
+    uint32_t edges_known;   /* gf_control_edges_pending(), */
     uint64_t edges_ns;      /* since then no more are */
     uint64_t inquiry_ns;    /* when it began */
     struct gf_error seen;   /* what its first asker saw, */
@@ -198,7 +198,7 @@ uint32_t gf_control_joiner_count(
     const struct gf_coordinator *c); /* processes that wait to come in */
 void gf_control_enter(struct gf_coordinator *c, gf_coordinator_state state);
 /* What a process that is no member is shown. */
-void gf_control_shown(const struct gf_coordinator *c, struct control_shown *shown_out);
+void gf_control_status_fill(const struct gf_coordinator *c, struct control_status *shown_out);
 
 /* ---- finding.c ---- */
 /* One with nothing filled in but these, and the place of nobody. */
@@ -264,11 +264,11 @@ gf_status gf_control_events(struct gf_coordinator *c, bool *more_out);
 void gf_control_closed_tell(struct gf_coordinator *c, const struct control_row *row);
 
 /* ---- coordinator_send.c ---- */
-void gf_control_owe(struct control_row *row, control_frame frame);
-void gf_control_owe_members(struct gf_coordinator *c, control_frame frame);
-/* Sends what is owed, as far as there is room. */
+void gf_control_post(struct control_row *row, control_frame frame);
+void gf_control_post_members(struct gf_coordinator *c, control_frame frame);
+/* Sends what is pending, as far as there is room. */
 void gf_control_flush(struct gf_coordinator *c);
-bool gf_control_owes(const struct gf_coordinator *c);
+bool gf_control_has_pending(const struct gf_coordinator *c);
 
 /* ---- offer.c ---- */
 /* The first difference of what must be equal, as text; false: there is none. */
@@ -280,35 +280,40 @@ bool gf_offer_difference(const struct control_offer *first, const struct control
 void gf_calls_compare(struct gf_coordinator *c, struct control_row *row);
 
 /* ---- location.c ---- */
+/* "member 3 (rank 2)" of a member, "member 3" of a process that has no rank. Returns text_out. */
+#define CONTROL_NAME_BYTES 40u
+const char *gf_control_name(const struct control_row *row, char text_out[CONTROL_NAME_BYTES]);
 /* "step 7, operation allreduce, buffer 3, tensor 12 "conv1.weight"" */
 #define CONTROL_LOCATION_BYTES 128u
 void gf_control_location(const struct control_report *report,
                          char text_out[CONTROL_LOCATION_BYTES]);
 /* Fills in where the rank of this row was as it `fate` ("died"), and the text. */
-void gf_control_fate_tell(const struct gf_coordinator *c, const struct control_row *row,
-                          const char *fate, struct gf_error *error_out);
+void gf_control_loss_describe(const struct gf_coordinator *c, const struct control_row *row,
+                              const char *fate, struct gf_error *error_out);
 
 /* ---- edges.c ---- */
 /* Whose fault it is by broken edges, and whoever goes is cut; *is_final_out: the job ends. */
-bool gf_control_lack_find(struct gf_coordinator *c, struct gf_error *error_out, bool *is_final_out);
+bool gf_control_shortage_find(struct gf_coordinator *c, struct gf_error *error_out,
+                              bool *is_final_out);
 bool gf_control_edges_find(struct gf_coordinator *c, struct gf_error *error_out,
                            bool *is_final_out);
 /* How many are known; *even_out: one of them has two ends with as many each, so that either may
  * go. */
 uint32_t gf_control_edges_known(struct gf_coordinator *c, bool *even_out);
 
-/* ---- looks.c ---- */
-void gf_control_looks_begin(struct gf_coordinator *c); /* with the first question of an inquiry */
+/* ---- rounds.c ---- */
+void gf_control_rounds_begin(struct gf_coordinator *c); /* with the first question of an inquiry */
 /* Nobody has been found. False: everything is known that will be. */
-bool gf_control_looks_on(struct gf_coordinator *c);
+bool gf_control_rounds_go_on(struct gf_coordinator *c);
 /* True: a broken edge may be either end's, and more may be known in a moment. */
-bool gf_control_edges_look(struct gf_coordinator *c);
-/* Who replied late in nearly all looks; NULL: nobody did, or so many that it is the network. */
-struct control_row *gf_control_late(struct gf_coordinator *c);
+bool gf_control_edges_pending(struct gf_coordinator *c);
+/* Who replied too slowly in nearly all rounds; NULL: nobody did, or so many ranks did that the
+ * network is slow. */
+struct control_row *gf_control_slow_find(struct gf_coordinator *c);
 
 /* ---- inquiry.c ---- */
 /* A member that can be waited for. */
-static inline bool control_is_asked(const struct control_row *row)
+static inline bool control_is_active(const struct control_row *row)
 {
     return control_is_member(row) && !row->ended && (row->said != CONTROL_SAID_BYE);
 }

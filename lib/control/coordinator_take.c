@@ -10,7 +10,7 @@ void gf_control_closed_tell(struct gf_coordinator *c, const struct control_row *
 {
     if ((c->closed.rank != GF_RANK_NONE) && (c->closed.step <= row->report.step)) return;
     c->closed = (struct control_closed){.rank = row->rank, .step = row->report.step};
-    gf_control_owe_members(c, CONTROL_CLOSED);
+    gf_control_post_members(c, CONTROL_CLOSED);
 }
 
 /* Pieces of an endpoint; false: malformed. */
@@ -59,7 +59,7 @@ static bool report_take(struct gf_coordinator *c, struct control_row *row, struc
         c->now_ns + ((report.patience_ns < timeout_ns) ? report.patience_ns : timeout_ns);
     if (gf_control_patience_take(&c->patience, c->now_ns, timeout_ns, report.patience_ns,
                                  report.patience_from))
-        gf_control_owe_members(c, CONTROL_PATIENCE);
+        gf_control_post_members(c, CONTROL_PATIENCE);
     if (!keeps) gf_calls_compare(c, row);
     return true;
 }
@@ -93,7 +93,7 @@ static bool fault_take(struct gf_coordinator *c, struct control_row *row, struct
         bool is_new = (c->number == 0) && (row->offer.standing.generation == 0);
         bool joins = is_new && !gf_control_job_may_run(c);
         bool works = (c->state == GF_COORDINATOR_RUN) || (c->state == GF_COORDINATOR_INQUIRE);
-        gf_control_owe(row, CONTROL_ERROR);
+        gf_control_post(row, CONTROL_ERROR);
         if (is_new && !joins) row->waits = false;
         if (!works && (!joins || (c->state != GF_COORDINATOR_GATHER))) return true;
         row->cut = true;
@@ -108,7 +108,7 @@ static bool fault_take(struct gf_coordinator *c, struct control_row *row, struct
     }
     bool is_known = (c->state == GF_COORDINATOR_REGROUP) && (c->error.code != GF_OK);
     /* A list is out, and it is not on it: so it hears at once. */
-    if (c->state == GF_COORDINATOR_GATHER) gf_control_owe(row, CONTROL_ERROR);
+    if (c->state == GF_COORDINATOR_GATHER) gf_control_post(row, CONTROL_ERROR);
     if ((c->state == GF_COORDINATOR_OVER) || (c->state == GF_COORDINATOR_GATHER)) return true;
     if (!is_known) gf_control_inquire(c, row->rank, &fault.error);
     return true;
@@ -132,25 +132,26 @@ static bool ready_take(struct gf_coordinator *c, struct control_row *row, struct
 
 static bool bye_take(struct gf_coordinator *c, struct control_row *row, struct gf_get *get)
 {
+    char name[CONTROL_NAME_BYTES];
     uint64_t step = gf_get_u64_bytes(get, 8);
     if (get->bad) return false;
     row->said = CONTROL_SAID_BYE;
     row->report.step = step;
     row->closes = true;
-    gf_log_line(&c->setup.log, GF_LOG_INFO, "rank %u has closed after %llu steps", row->offer.id,
-                (unsigned long long)step);
+    gf_log_line(&c->setup.log, GF_LOG_INFO, "%s has closed after %llu steps",
+                gf_control_name(row, name), (unsigned long long)step);
     if (c->number != 0) gf_control_closed_tell(c, row);
     if ((c->number != 0) || (row->offer.standing.generation != 0)) return true;
     row->ended = true; /* it joins no more */
     row->waits = false;
     row->said = CONTROL_SAID_NOTHING;
-    gf_control_owe(row, CONTROL_ALL_GONE);
+    gf_control_post(row, CONTROL_ALL_GONE);
     return true;
 }
 
 /* A word of a generation that has ended, of a process that is of none: it hears so, and waits once
  * it is READY. False: malformed. */
-static bool stranger_take(struct gf_coordinator *c, struct control_row *row, uint32_t kind,
+static bool left_out_take(struct gf_coordinator *c, struct control_row *row, uint32_t kind,
                           struct gf_get *get)
 {
     struct control_ready ready = {0};
@@ -162,13 +163,13 @@ static bool stranger_take(struct gf_coordinator *c, struct control_row *row, uin
         row->said = CONTROL_SAID_BYE;
     } else if (goes) {
         row->waits = false;
-        gf_control_owe(row, CONTROL_ALL_GONE);
+        gf_control_post(row, CONTROL_ALL_GONE);
     } else if (row->waits) {
         return true;
     } else if (kind == CONTROL_READY)
         gf_control_waits_take(c, row);
     else if ((kind == CONTROL_FAULT) || (kind == CONTROL_STATUS))
-        gf_control_owe(row, CONTROL_ERROR);
+        gf_control_post(row, CONTROL_ERROR);
     return true;
 }
 
@@ -182,7 +183,7 @@ static bool word_take(struct gf_coordinator *c, uint32_t id, uint32_t kind, stru
         bool is_due = control_is_listed(c, row) && (number == c->next);
         return !is_due || endpoint_take(c, id, get);
     }
-    if ((c->number != 0) && !control_is_member(row)) return stranger_take(c, row, kind, get);
+    if ((c->number != 0) && !control_is_member(row)) return left_out_take(c, row, kind, get);
     if ((c->number != 0) && (number != c->number)) return number < c->number; /* before GO */
     switch (kind) {
     case CONTROL_STATUS:
@@ -197,13 +198,13 @@ static bool word_take(struct gf_coordinator *c, uint32_t id, uint32_t kind, stru
 /* ---- events ---- */
 
 /* Once, and no more is wanted of it. */
-static void look_answer(struct gf_coordinator *c, uint32_t connection)
+static void status_answer(struct gf_coordinator *c, uint32_t connection)
 {
-    struct control_shown shown;
+    struct control_status shown;
     struct gf_put put = {c->scratch, sizeof c->scratch};
-    gf_control_shown(c, &shown);
-    gf_control_shown_walk(&(struct gf_walk){.put = &put}, &shown);
-    (void)c->channel->driver->send(c->channel, connection, CONTROL_SHOWN, c->scratch,
+    gf_control_status_fill(c, &shown);
+    gf_control_status_walk(&(struct gf_walk){.put = &put}, &shown);
+    (void)c->channel->driver->send(c->channel, connection, CONTROL_STATUS_ANSWER, c->scratch,
                                    (uint32_t)(sizeof c->scratch - put.left));
     c->channel->driver->drop(c->channel, connection);
 }
@@ -212,12 +213,13 @@ static void frame_take(struct gf_coordinator *c, const struct gf_channel_event *
 {
     struct gf_get get = {.at = event->payload, .left = event->size_bytes};
     uint32_t id = c->connection_ids[event->connection];
-    if ((event->frame_kind == CONTROL_OFFER) || (event->frame_kind == CONTROL_LOOK)) {
+    char name[CONTROL_NAME_BYTES];
+    if ((event->frame_kind == CONTROL_OFFER) || (event->frame_kind == CONTROL_STATUS_QUERY)) {
         if (id != CONTROL_NONE) return;
         if (event->frame_kind == CONTROL_OFFER)
             gf_control_offer_take(c, event->connection, &get);
         else
-            look_answer(c, event->connection);
+            status_answer(c, event->connection);
         return;
     }
     if (id == CONTROL_NONE) { /* a member says first who it is */
@@ -225,10 +227,11 @@ static void frame_take(struct gf_coordinator *c, const struct gf_channel_event *
         return;
     }
     if (word_take(c, id, event->frame_kind, &get)) return;
-    gf_log_line(
-        &c->setup.log, GF_LOG_WARN,
-        "rank %u sent a frame that is malformed (kind %u, %u bytes): its connection is closed", id,
-        event->frame_kind, event->size_bytes);
+    gf_log_line(&c->setup.log, GF_LOG_WARN,
+                "%s sent a frame that is malformed or comes too early (kind %u, %u bytes): its "
+                "connection is "
+                "closed",
+                gf_control_name(&c->rows[id], name), event->frame_kind, event->size_bytes);
     c->channel->driver->drop(c->channel, event->connection);
     gf_control_lost(c, &c->rows[id]);
 }
@@ -237,6 +240,7 @@ static void end_take(struct gf_coordinator *c, const struct gf_channel_event *ev
 {
     uint32_t id = c->connection_ids[event->connection];
     struct control_row *row;
+    char name[CONTROL_NAME_BYTES];
     c->connection_ids[event->connection] = CONTROL_NONE;
     if (id == CONTROL_NONE) return;
     row = &c->rows[id];
@@ -247,9 +251,8 @@ static void end_take(struct gf_coordinator *c, const struct gf_channel_event *ev
         (void)snprintf(row->how, sizeof row->how, "%.55s", text);
         if ((row->said != CONTROL_SAID_BYE) && !row->closes)
             gf_log_line(&c->setup.log, GF_LOG_INFO,
-                        row->ended ? "rank %u has ended: %s"
-                                   : "the connection of rank %u broke: %s",
-                        row->offer.id, text);
+                        row->ended ? "%s has ended: %s" : "the connection of %s broke: %s",
+                        gf_control_name(row, name), text);
     }
     gf_control_lost(c, row);
 }

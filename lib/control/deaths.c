@@ -9,7 +9,7 @@ void gf_control_lost(struct gf_coordinator *c, struct control_row *row)
 {
     if (row->connection != CONTROL_NONE) c->connection_ids[row->connection] = CONTROL_NONE;
     row->connection = CONTROL_NONE;
-    row->owed = 0;
+    row->pending = 0;
     row->broke_ns = c->now_ns;
     if (row->waits) row->waits = !row->ended && control_is_listed(c, row);
 }
@@ -34,15 +34,16 @@ void gf_control_resets_check(struct gf_coordinator *c)
 {
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         struct control_row *row = &c->rows[id];
+        char name[CONTROL_NAME_BYTES];
         if (!row->is_reset || row->ended || (row->connection != CONTROL_NONE)) continue;
         if (c->now_ns - row->broke_ns < reset_ns(c, row)) continue;
         row->ended = row->is_presumed = true;
         row->waits = false;
         if (row->said != CONTROL_SAID_BYE)
             gf_log_line(&c->setup.log, GF_LOG_INFO,
-                        "rank %u counts as ended: its connection was reset, and it did not dial "
+                        "%s counts as ended: its connection was reset, and it did not dial "
                         "again within %.1f s",
-                        id, (double)reset_ns(c, row) / 1e9);
+                        gf_control_name(row, name), (double)reset_ns(c, row) / 1e9);
     }
 }
 
@@ -63,11 +64,11 @@ bool gf_control_deaths_check(struct gf_coordinator *c)
             row->cut = true;
         if (count++ > 0) continue;
         error.peer = row->rank;
-        gf_control_fate_tell(c, row,
-                             row->gives_up ? "gave up"
-                             : may_live    ? "died, or is cut off"
-                                           : "died",
-                             &error);
+        gf_control_loss_describe(c, row,
+                                 row->gives_up ? "gave up"
+                                 : may_live    ? "died, or is cut off"
+                                               : "died",
+                                 &error);
     }
     if (count == 0) return false;
     if (count > 1) {
@@ -90,14 +91,15 @@ void gf_control_silent_leave(struct gf_coordinator *c)
     for (uint32_t cuts = 0; cuts < 2; cuts++) /* first: is it so of all of them? */
         for (uint32_t rank = 0; rank < c->world; rank++) {
             struct control_row *row = &c->rows[c->rank_ids[rank]];
-            if (!control_is_asked(row) || row->cut) continue;
+            char name[CONTROL_NAME_BYTES];
+            if (!control_is_active(row) || row->cut) continue;
             bool silent = (c->now_ns - row->heard_ns >= most_ns) && (c->now_ns >= row->patience_ns);
             if (!silent) return;
             if (cuts == 0) continue;
             row->cut = true;
             gf_log_line(&c->setup.log, GF_LOG_WARN,
-                        "rank %u has not closed and says nothing, for %.1f s: all others have "
+                        "%s has not closed and says nothing, for %.1f s: all others have "
                         "closed, and do not wait for it",
-                        rank, (double)(c->now_ns - row->heard_ns) / 1e9);
+                        gf_control_name(row, name), (double)(c->now_ns - row->heard_ns) / 1e9);
         }
 }

@@ -7,7 +7,7 @@
  * says nothing no edge is known to be broken: its host may be gone, and it may come in again. */
 static bool has_edges(const struct gf_coordinator *c, const struct control_row *row)
 {
-    return control_is_asked(row) && !row->cut && !gf_control_is_silent(c, row);
+    return control_is_active(row) && !row->cut && !gf_control_is_silent(c, row);
 }
 
 static bool edge_is_reported(const struct control_row *row, uint32_t peer)
@@ -59,14 +59,14 @@ uint32_t gf_control_edges_known(struct gf_coordinator *c, bool *even_out)
 }
 
 /* What a link said of an edge of this rank; of several the one with what the kernel says. */
-static const struct control_row *sayer_of(const struct gf_coordinator *c, uint32_t culprit)
+static const struct control_row *reporter_of(const struct gf_coordinator *c, uint32_t culprit)
 {
     const struct control_row *best = NULL;
     for (uint32_t rank = 0; rank < c->world; rank++) {
         const struct control_row *row = &c->rows[c->rank_ids[rank]];
         const struct control_edges *reported = &row->report.edges;
         bool is_of = (rank == culprit) || (reported->peer == culprit);
-        if (!control_is_asked(row) || !is_of || (reported->code == GF_OK)) continue;
+        if (!control_is_active(row) || !is_of || (reported->code == GF_OK)) continue;
         if ((best == NULL) ||
             ((best->report.edges.foreign_code == 0) && (reported->foreign_code != 0)))
             best = row;
@@ -91,10 +91,10 @@ static void reported_take(const struct control_row *row, struct gf_error *error_
 
 static void edge_text(const struct gf_coordinator *c, uint32_t other, struct gf_error *error_out)
 {
-    const struct control_row *sayer = sayer_of(c, error_out->peer);
+    const struct control_row *reporter = reporter_of(c, error_out->peer);
     error_out->code = GF_ERR_LINK;
-    if (sayer != NULL)
-        reported_take(sayer, error_out);
+    if (reporter != NULL)
+        reported_take(reporter, error_out);
     else
         (void)snprintf(error_out->text, sizeof error_out->text,
                        "the connection between ranks %u and %u is broken: %.150s", other,
@@ -112,7 +112,8 @@ static void others_text(const struct gf_coordinator *c, uint32_t cut, struct gf_
 }
 
 /* A rank that lacks something itself, as descriptors, is the culprit, whatever the others see. */
-bool gf_control_lack_find(struct gf_coordinator *c, struct gf_error *error_out, bool *is_final_out)
+bool gf_control_shortage_find(struct gf_coordinator *c, struct gf_error *error_out,
+                              bool *is_final_out)
 {
     uint32_t count = 0;
     for (uint32_t rank = 0; rank < c->world; rank++) {
@@ -143,7 +144,7 @@ static bool is_last_of_old(const struct gf_coordinator *c, const struct control_
 }
 
 /* Who has most broken edges, then who came in with this generation, then the higher rank. */
-static bool goes_first(const struct control_row *row, const struct control_row *other)
+static bool is_cut_before(const struct control_row *row, const struct control_row *other)
 {
     if (row->edges != other->edges) return row->edges > other->edges;
     if (row->comes_in != other->comes_in) return row->comes_in;
@@ -156,7 +157,7 @@ static const struct control_row *culprit_of(const struct gf_coordinator *c)
     for (uint32_t a = 0; a < c->world; a++) {
         const struct control_row *row = &c->rows[c->rank_ids[a]];
         if ((row->edges == 0) || !control_may_be_cut(c, c->rank_ids[a])) continue;
-        if ((culprit != NULL) && !goes_first(row, culprit)) continue;
+        if ((culprit != NULL) && !is_cut_before(row, culprit)) continue;
         if (!is_last_of_old(c, row)) culprit = row;
     }
     return culprit;

@@ -27,12 +27,12 @@ void gf_control_decide(struct gf_coordinator *c, const struct gf_error *error, b
                 "coordinator, generation %u: %s", c->number, error->text);
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         struct control_row *row = &c->rows[id];
-        row->owed &= ~(1u << CONTROL_ASK);
+        row->pending &= ~(1u << CONTROL_ASK);
         row->has_heard = false; /* of this finding */
         if ((row->connection == CONTROL_NONE) || (!control_is_member(row) && !c->is_final))
             continue;
         if ((row->said >= CONTROL_SAID_READY) && !row->cut && !c->is_final) continue;
-        gf_control_owe(row, CONTROL_ERROR);
+        gf_control_post(row, CONTROL_ERROR);
     }
     gf_control_enter(c, c->is_final ? GF_COORDINATOR_OVER : GF_COORDINATOR_REGROUP);
     /* In a planned regroup nobody knew of a failure. What fails after the first one gives nobody
@@ -66,8 +66,8 @@ bool gf_control_end_if_closed(struct gf_coordinator *c)
         struct control_row *row = &c->rows[id];
         bool is_other = row->member && !control_is_member(row); /* of that id, after it */
         if ((row->said != CONTROL_SAID_BYE) || is_other) continue;
-        row->owed = 0;
-        if (row->connection != CONTROL_NONE) gf_control_owe(row, CONTROL_ALL_GONE);
+        row->pending = 0;
+        if (row->connection != CONTROL_NONE) gf_control_post(row, CONTROL_ALL_GONE);
     }
     return true;
 }

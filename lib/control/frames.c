@@ -56,7 +56,7 @@ static void standing_walk(struct gf_walk *walk, struct control_standing *standin
 {
     static const struct gf_field fields[] = {
         GF_FIELD(control_standing, generation), GF_FIELD(control_standing, rank),
-        GF_FIELD(control_standing, world),      GF_FIELD(control_standing, list),
+        GF_FIELD(control_standing, world),      GF_FIELD(control_standing, list_hash),
         GF_FIELD(control_standing, said),       GF_FIELD(control_standing, listed)};
     gf_walk_fields(walk, standing, fields, COUNT(fields));
     if ((walk->get != NULL) && (standing->said >= CONTROL_SAID_COUNT)) walk->get->bad = true;
@@ -101,7 +101,7 @@ void gf_control_list_walk(struct gf_walk *walk, struct control_list *list)
 void gf_control_go_walk(struct gf_walk *walk, struct control_go *go)
 {
     gf_walk_u32(walk, &go->number);
-    gf_walk_u64(walk, &go->list);
+    gf_walk_u64(walk, &go->list_hash);
     gf_walk_u32(walk, &go->lead);
     gf_walk_bool(walk, &go->lags);
     progress_walk(walk, &go->progress);
@@ -162,13 +162,13 @@ void gf_control_waiting_walk(struct gf_walk *walk, struct control_waiting *waiti
     gf_walk_text(walk, waiting->location, sizeof waiting->location);
 }
 
-void gf_control_shown_walk(struct gf_walk *walk, struct control_shown *shown)
+void gf_control_status_walk(struct gf_walk *walk, struct control_status *shown)
 {
     static const struct gf_field fields[] = {
-        GF_FIELD(control_shown, state),   GF_FIELD(control_shown, generation),
-        GF_FIELD(control_shown, world),   GF_FIELD(control_shown, here),
-        GF_FIELD(control_shown, waiting), GF_FIELD(control_shown, refused_count),
-        GF_FIELD(control_shown, id_count)};
+        GF_FIELD(control_status, state),   GF_FIELD(control_status, generation),
+        GF_FIELD(control_status, world),   GF_FIELD(control_status, here),
+        GF_FIELD(control_status, waiting), GF_FIELD(control_status, refused_count),
+        GF_FIELD(control_status, id_count)};
     bool has_error = (shown->error.code != GF_OK);
     gf_walk_fields(walk, shown, fields, COUNT(fields));
     gf_walk_bool(walk, &has_error);

@@ -19,8 +19,9 @@
  *     ALL_GONE   c -> m   all have, or this one may leave
  *     CLOSED     c -> m   which member said BYE after the fewest steps: no later step can end
  *     PATIENCE   c -> m   for how long some member asks to be awaited
- *     LOOK       any -> c what is going on? Of whoever proved that it has the key, and is no member
- *     SHOWN      c -> any the answer to it
+ *     STATUS_QUERY   any -> c   gf-coordinator --status: who is in the job? Whoever asks has proved
+ *                               that it has the key, and is no member
+ *     STATUS_ANSWER  c -> any   the answer to it
  *
  * A frame of a member carries the number of the generation that it speaks of, so that a word of a
  * generation that has ended is told apart from one of the generation under way. */
@@ -48,8 +49,8 @@ typedef enum control_frame {
     CONTROL_ALL_GONE,
     CONTROL_CLOSED,
     CONTROL_PATIENCE,
-    CONTROL_LOOK,
-    CONTROL_SHOWN,
+    CONTROL_STATUS_QUERY,
+    CONTROL_STATUS_ANSWER,
     CONTROL_FRAME_COUNT
 } control_frame;
 
@@ -67,7 +68,7 @@ struct control_standing {
     uint32_t generation; /* the last one that this process was a member of; 0: none */
     uint32_t rank;       /* its rank in it, */
     uint32_t world;      /* the world of it, */
-    uint64_t list;       /* and the hash of its list: gf_control_list_hash() */
+    uint64_t list_hash;  /* and the hash of its list: gf_control_list_hash() */
     uint32_t said;       /* a control_said */
     uint32_t listed;     /* the number of the last list that it was told, begun or not */
 };
@@ -102,7 +103,7 @@ struct control_list {
 /* In front of the pieces of GO. */
 struct control_go {
     uint32_t number;
-    uint64_t list;
+    uint64_t list_hash;
     uint32_t lead; /* the lowest rank that has the common state */
     bool lags;     /* some rank needs it */
     struct gf_control_progress progress;
@@ -210,7 +211,7 @@ struct control_waiting {
 
 /* What gf_coordinator_status() gives, and which ids are here: members of the generation and
  * processes that wait, a bit each. */
-struct control_shown {
+struct control_status {
     uint32_t state; /* gf_coordinator_state */
     uint32_t generation;
     uint32_t world;
@@ -241,7 +242,7 @@ void gf_control_ready_walk(struct gf_walk *walk, struct control_ready *ready);
 void gf_control_closed_walk(struct gf_walk *walk, struct control_closed *closed);
 void gf_control_refusal_walk(struct gf_walk *walk, struct control_refusal *refusal);
 void gf_control_waiting_walk(struct gf_walk *walk, struct control_waiting *waiting);
-void gf_control_shown_walk(struct gf_walk *walk, struct control_shown *shown);
+void gf_control_status_walk(struct gf_walk *walk, struct control_status *shown);
 
 /* ---- calls.c ---- */
 #define CONTROL_CALLS_START UINT64_C(0xcbf29ce484222325)

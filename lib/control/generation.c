@@ -33,6 +33,8 @@ static void common_state_choose(struct gf_coordinator *c)
 static void row_begin(struct gf_coordinator *c, uint32_t id)
 {
     struct control_row *row = &c->rows[id];
+    char name[CONTROL_NAME_BYTES]; /* as it was known in the generation before */
+    (void)gf_control_name(row, name);
     bool was_ready = control_is_member(row) && (row->said == CONTROL_SAID_READY) && !row->leaves;
     bool listed = (row->listed == c->next);
     bool closed = control_is_member(row) && (row->said == CONTROL_SAID_BYE);
@@ -52,15 +54,15 @@ static void row_begin(struct gf_coordinator *c, uint32_t id)
     row->patience_ns = 0;
     row->answered = 0;
     row->heard_report_ns = row->calls_same = 0;
-    row->owed &= ~(1u << CONTROL_LIST);
+    row->pending &= ~(1u << CONTROL_LIST);
     if (!listed &&
-        ((row->owed & 1u << CONTROL_GO) != 0)) { /* it has had a part of the one before */
+        ((row->pending & 1u << CONTROL_GO) != 0)) { /* it has had a part of the one before */
         c->channel->driver->drop(c->channel, row->connection);
         gf_control_lost(c, row);
     }
-    if (closed && !listed && !stays) gf_control_owe(row, CONTROL_ALL_GONE);
-    if (is_told && !row->waits) gf_control_owe(row, CONTROL_ERROR); /* it may not know it yet */
-    if (is_told) gf_log_line(&c->setup.log, GF_LOG_INFO, "rank %u was left out", id);
+    if (closed && !listed && !stays) gf_control_post(row, CONTROL_ALL_GONE);
+    if (is_told && !row->waits) gf_control_post(row, CONTROL_ERROR); /* it may not know it yet */
+    if (is_told) gf_log_line(&c->setup.log, GF_LOG_INFO, "%s was left out", name);
     if (!listed) return;
     row->total = row->endpoint_total;
     row->member_process = row->process;
@@ -68,8 +70,8 @@ static void row_begin(struct gf_coordinator *c, uint32_t id)
     row->heard_ns = c->now_ns;
     row->go_rank = row->go_at = 0;
     c->rank_ids[row->rank] = id;
-    gf_control_owe(row, CONTROL_GO);
-    gf_control_owe(row, CONTROL_WAITING);
+    gf_control_post(row, CONTROL_GO);
+    gf_control_post(row, CONTROL_WAITING);
 }
 
 void gf_control_generation_begin(struct gf_coordinator *c)
@@ -78,7 +80,7 @@ void gf_control_generation_begin(struct gf_coordinator *c)
     common_state_choose(c);
     for (uint32_t rank = 0; rank < c->next_world; rank++)
         list = gf_control_list_hash(list, c->next_ids[rank], c->rows[c->next_ids[rank]].process);
-    c->go.list = c->list = list;
+    c->go.list_hash = c->list_hash = list;
     c->number = c->next;
     c->side = 1 - c->side;
     c->closed.rank = GF_RANK_NONE;

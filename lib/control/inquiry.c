@@ -13,8 +13,8 @@ void gf_control_inquire(struct gf_coordinator *c, uint32_t by, const struct gf_e
     c->seen = *seen;
     c->seen_by = by;
     c->inquiry_ns = c->now_ns;
-    gf_control_looks_begin(c);
-    gf_control_owe_members(c, CONTROL_ASK);
+    gf_control_rounds_begin(c);
+    gf_control_post_members(c, CONTROL_ASK);
     gf_control_enter(c, GF_COORDINATOR_INQUIRE);
 }
 
@@ -79,7 +79,7 @@ static bool silent_find(struct gf_coordinator *c, struct gf_error *error_out)
     uint32_t count = 0;
     for (uint32_t rank = 0; rank < c->world; rank++) {
         struct control_row *row = &c->rows[c->rank_ids[rank]];
-        if (!control_is_asked(row) || !gf_control_is_silent(c, row)) continue;
+        if (!control_is_active(row) || !gf_control_is_silent(c, row)) continue;
         if (!control_may_be_cut(c, c->rank_ids[rank])) continue;
         row->out = true;
         count++;
@@ -133,7 +133,7 @@ static bool lag_find(struct gf_coordinator *c, struct gf_error *error_out, bool 
     uint64_t furthest = 0;
     for (uint32_t rank = 0; rank < c->world; rank++) {
         struct control_row *row = &c->rows[c->rank_ids[rank]];
-        if (!control_is_asked(row) || (row->said == CONTROL_SAID_READY)) continue;
+        if (!control_is_active(row) || (row->said == CONTROL_SAID_READY)) continue;
         if (!has_answered(c, row)) continue;
         if (row->report.sequence > furthest) furthest = row->report.sequence;
         bool computes = has_computed(c, row);
@@ -153,9 +153,9 @@ static bool lag_find(struct gf_coordinator *c, struct gf_error *error_out, bool 
 }
 
 /* It did not poll in nearly all of the time in which it was asked again and again. */
-static bool late_find(struct gf_coordinator *c, struct gf_error *error_out)
+static bool slow_find(struct gf_coordinator *c, struct gf_error *error_out)
 {
-    struct control_row *late = gf_control_late(c);
+    struct control_row *late = gf_control_slow_find(c);
     if (late == NULL) return false;
     control_cut(late);
     lag_text(c, late, error_out);
@@ -171,7 +171,7 @@ static void waits_text(const struct gf_coordinator *c, char *text_out, size_t by
     text_out[0] = '\0';
     for (uint32_t rank = 0; (rank < c->world) && (used + 24 < bytes); rank++) {
         const struct control_row *row = &c->rows[c->rank_ids[rank]];
-        if (!control_is_asked(row) || (row->report.waits_for == GF_RANK_NONE)) continue;
+        if (!control_is_active(row) || (row->report.waits_for == GF_RANK_NONE)) continue;
         used += (size_t)snprintf(text_out + used, bytes - used, "%s%u for %u",
                                  (used > 0) ? ", " : "", rank, row->report.waits_for);
     }
@@ -206,12 +206,12 @@ static void decide(struct gf_coordinator *c)
                              .tensor = c->seen.tensor};
     bool is_final = false;
     /* Calls that differ were found as they were told. */
-    bool known = closed_find(c, &error) || gf_control_lack_find(c, &error, &is_final);
-    if (!known && gf_control_edges_look(c)) return;
+    bool known = closed_find(c, &error) || gf_control_shortage_find(c, &error, &is_final);
+    if (!known && gf_control_edges_pending(c)) return;
     if (!known && !gf_control_edges_find(c, &error, &is_final) && !silent_find(c, &error) &&
         !lag_find(c, &error, &is_final)) {
-        if ((c->looks == 0) && gf_control_looks_on(c)) return;
-        if (!late_find(c, &error)) is_final = nobody_find(c, &error);
+        if ((c->rounds == 0) && gf_control_rounds_go_on(c)) return;
+        if (!slow_find(c, &error)) is_final = nobody_find(c, &error);
     }
     gf_control_decide(c, &error, is_final);
 }
@@ -225,7 +225,7 @@ void gf_control_inquiry_poll(struct gf_coordinator *c)
     bool all = true;
     for (uint32_t rank = 0; rank < c->world; rank++) {
         const struct control_row *row = &c->rows[c->rank_ids[rank]];
-        if (!control_is_asked(row) || has_answered(c, row)) continue;
+        if (!control_is_active(row) || has_answered(c, row)) continue;
         all = false;
         /* Its patience is awaited, but not for ever. */
         if ((c->now_ns < row->patience_ns) && (age_ns < c->terms.exchange_timeout_ns)) return;
@@ -237,6 +237,6 @@ void gf_control_inquiry_poll(struct gf_coordinator *c)
                        (c->now_ns - row->back_ns < answer_ns);
         if ((is_away || is_back) && (age_ns < most_ns)) return;
     }
-    if ((c->looks > 0) && gf_control_looks_on(c)) return;
-    if (all || (c->looks > 0) || (age_ns >= answer_ns + answer_ns / 2)) decide(c);
+    if ((c->rounds > 0) && gf_control_rounds_go_on(c)) return;
+    if (all || (c->rounds > 0) || (age_ns >= answer_ns + answer_ns / 2)) decide(c);
 }

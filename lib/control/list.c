@@ -73,15 +73,16 @@ static void leavers_go(struct gf_coordinator *c)
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         struct control_row *row = &c->rows[id];
         if (!control_is_here(row) || !row->leaves || (row->said != CONTROL_SAID_READY)) continue;
+        char name[CONTROL_NAME_BYTES];
         row->said = CONTROL_SAID_BYE;
-        gf_control_owe(row, CONTROL_ALL_GONE);
-        gf_log_line(&c->setup.log, GF_LOG_INFO, "rank %u leaves", id);
+        gf_control_post(row, CONTROL_ALL_GONE);
+        gf_log_line(&c->setup.log, GF_LOG_INFO, "%s leaves", gf_control_name(row, name));
     }
 }
 
 /* Nobody but leavers has whole weights. One of them stays for a generation, if there is anybody to
  * hand its weights to; else all of them go. */
-static void leavers_look(struct gf_coordinator *c)
+static void leaver_keep(struct gf_coordinator *c)
 {
     struct control_row *leaver = NULL;
     bool is_taken = false;
@@ -118,8 +119,9 @@ static uint32_t network_choose(const struct gf_coordinator *c)
     return one_node ? (uint32_t)GF_NETWORK_NONE : network;
 }
 
-/* It is asked for its endpoint. Who owes it since the list before is as late as it was: else
- * deaths, one after the other, would keep all waiting for one that says nothing. */
+/* The process is asked for its endpoint. One that was asked for the list before, and has not
+ * answered, keeps its deadline: else deaths, one after the other, would keep all waiting for a
+ * process that says nothing. */
 static void endpoint_ask(const struct gf_coordinator *c, struct control_row *row)
 {
     if (!control_is_listed(c, row) || control_endpoint_is_here(c, row)) row->asked_ns = c->now_ns;
@@ -128,7 +130,7 @@ static void endpoint_ask(const struct gf_coordinator *c, struct control_row *row
 void gf_control_list_make(struct gf_coordinator *c)
 {
     uint32_t world = 0;
-    if (c->number != 0) leavers_look(c);
+    if (c->number != 0) leaver_keep(c);
     if (gf_control_end_if_closed(c) || !end_unless_enough(c)) return;
     leavers_go(c);
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
@@ -140,15 +142,15 @@ void gf_control_list_make(struct gf_coordinator *c)
     c->listing = true;
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         c->rows[id].listed = 0;
-        c->rows[id].owed &= ~(1u << CONTROL_LIST); /* of the list before */
+        c->rows[id].pending &= ~(1u << CONTROL_LIST); /* of the list before */
     }
     for (uint32_t rank = 0; rank < world; rank++) {
         struct control_row *row = &c->rows[c->next_ids[rank]];
         row->listed = c->next;
         row->next_rank = rank;
         row->endpoint_for = 0;
-        row->owed &= ~(1u << CONTROL_GO | 1u << CONTROL_ERROR);
-        gf_control_owe(row, CONTROL_LIST);
+        row->pending &= ~(1u << CONTROL_GO | 1u << CONTROL_ERROR);
+        gf_control_post(row, CONTROL_LIST);
     }
     c->next_world = world;
     c->network = network_choose(c);

@@ -1,8 +1,18 @@
-/* The text that says where ranks were when something failed. */
+/* The texts that say which process is meant, and where ranks were when something failed. */
 #include "lib/control/coordinator_state.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+
+const char *gf_control_name(const struct control_row *row, char text_out[CONTROL_NAME_BYTES])
+{
+    if (control_is_member(row))
+        (void)snprintf(text_out, CONTROL_NAME_BYTES, "member %u (rank %u)", row->offer.id,
+                       row->rank);
+    else
+        (void)snprintf(text_out, CONTROL_NAME_BYTES, "member %u", row->offer.id);
+    return text_out;
+}
 
 void gf_control_location(const struct control_report *report, char text_out[CONTROL_LOCATION_BYTES])
 {
@@ -33,8 +43,8 @@ static const struct control_row *furthest_of(const struct gf_coordinator *c,
     return furthest;
 }
 
-void gf_control_fate_tell(const struct gf_coordinator *c, const struct control_row *row,
-                          const char *fate, struct gf_error *error_out)
+void gf_control_loss_describe(const struct gf_coordinator *c, const struct control_row *row,
+                              const char *fate, struct gf_error *error_out)
 {
     char location[CONTROL_LOCATION_BYTES];
     const struct control_row *other = furthest_of(c, row);

@@ -50,7 +50,7 @@ static void dial(struct gf_member *member)
     member->channel->driver->dial(member->channel, member->now_ns);
 }
 
-static void time_look(struct gf_member *member)
+static void deadlines_check(struct gf_member *member)
 {
     uint64_t join_ns = member->setup.terms.join_timeout_ns;
     uint64_t silence_ns = member->setup.terms.exchange_timeout_ns;
@@ -104,14 +104,14 @@ gf_member_state gf_member_poll(struct gf_member *member, uint64_t now_ns)
 {
     clock_go(member, now_ns);
     gf_member_events_take(member);
-    time_look(member);
+    deadlines_check(member);
     dial(member);
-    gf_member_status_owe(member);
+    gf_member_status_post(member);
     gf_member_flush(member);
     return member->state;
 }
 
-gf_member_state gf_member_stands(const struct gf_member *member)
+gf_member_state gf_member_current_state(const struct gf_member *member)
 {
     return member->state;
 }
@@ -131,7 +131,7 @@ void gf_member_endpoint_set(struct gf_member *member, const void *endpoint, size
     member->endpoint_bytes = endpoint_bytes;
     member->endpoint_sent = 0;
     member->endpoint_due = false;
-    if (member->connected) member->owed |= 1u << CONTROL_ENDPOINT;
+    if (member->connected) member->pending |= 1u << CONTROL_ENDPOINT;
 }
 
 const struct gf_generation *gf_member_generation(const struct gf_member *member)
@@ -173,7 +173,7 @@ void gf_member_fault(struct gf_member *member, const struct gf_error *seen, bool
     if (member_is_over(member) || (member->state == GF_MEMBER_CLOSING)) return;
     member->fault = (struct control_fault){.ends = ends, .error = *seen};
     gf_member_edges_ask(member, seen, &member->fault.edges);
-    member->owed |= 1u << CONTROL_FAULT;
+    member->pending |= 1u << CONTROL_FAULT;
     member->standing.said = CONTROL_SAID_FAULT;
     if (member->state == GF_MEMBER_WORKS) gf_member_enter(member, GF_MEMBER_FAILED);
     gf_member_flush(member);
@@ -209,7 +209,7 @@ void gf_member_ready(struct gf_member *member, const struct control_ready *ready
     GF_ASSERT((member->state == GF_MEMBER_WORKS) || (member->state == GF_MEMBER_FAILED));
     member->ready = *ready;
     member->standing.said = CONTROL_SAID_READY;
-    member->owed |= 1u << CONTROL_READY;
+    member->pending |= 1u << CONTROL_READY;
     gf_member_enter(member, GF_MEMBER_READY);
     gf_member_flush(member);
 }
@@ -219,9 +219,9 @@ void gf_member_bye(struct gf_member *member)
     if (member_is_over(member) || (member->state == GF_MEMBER_CLOSING)) return;
     /* Its last calls are compared, too. */
     if ((member->state == GF_MEMBER_WORKS) && member->connected)
-        member->owed |= 1u << CONTROL_STATUS;
+        member->pending |= 1u << CONTROL_STATUS;
     member->standing.said = CONTROL_SAID_BYE;
-    member->owed |= 1u << CONTROL_BYE;
+    member->pending |= 1u << CONTROL_BYE;
     gf_member_enter(member, GF_MEMBER_CLOSING);
     gf_member_flush(member);
 }
@@ -255,7 +255,7 @@ void gf_member_heartbeat(struct gf_member *member, uint64_t now_ns, uint64_t pat
     (void)gf_control_patience_take(&member->patience, now_ns, timeout_ns, member->beat_for_ns,
                                    gf_member_first_unbegun(member));
     if (!member->connected || (now_ns - member->status_ns < MEMBER_STATUS_NS)) return;
-    member->owed |= 1u << CONTROL_STATUS;
+    member->pending |= 1u << CONTROL_STATUS;
     gf_member_flush(member);
 }
 
@@ -268,7 +268,7 @@ uint64_t gf_member_patience(const struct gf_member *member, uint64_t now_ns, uin
 bool gf_member_flushed(const struct gf_member *member)
 {
     return !member->connected || member->unsent ||
-           ((member->owed == 0) && member->channel->driver->flushed(member->channel));
+           ((member->pending == 0) && member->channel->driver->flushed(member->channel));
 }
 
 /* ---- open ---- */

@@ -50,7 +50,7 @@ struct gf_member *gf_member_open(const struct gf_member_setup *setup, void *stat
                                  struct gf_channel *channel, uint64_t now_ns);
 /* Takes what has come and sends what there is; bounded work, never blocks. */
 gf_member_state gf_member_poll(struct gf_member *member, uint64_t now_ns);
-gf_member_state gf_member_stands(const struct gf_member *member);
+gf_member_state gf_member_current_state(const struct gf_member *member);
 /* LISTED: what the generation to come is. Once the caller's link is open for it, it hands in the
  * link's endpoint[endpoint_bytes], which is copied. False: there is none, or it has been handed
  * in. */

@@ -17,7 +17,7 @@ static bool same_location(const struct control_report *a, const struct control_r
 /* Its own clock is the evidence that it did not poll while the others waited. Of an answer it
  * counts for a quarter of exchange.timeout: who computed as long, but before the others began to
  * wait, is not late. */
-static void away_look(struct gf_member *member, uint64_t gap_ns)
+static void away_check(struct gf_member *member, uint64_t gap_ns)
 {
     if (gap_ns < member->setup.terms.exchange_timeout_ns / 4 * 3) return;
     member->away_ns = member->now_ns;
@@ -32,7 +32,7 @@ static uint64_t unpolled_ns(const struct gf_member *member)
 
 void gf_member_report_follow(struct gf_member *member, uint64_t gap_ns)
 {
-    away_look(member, gap_ns);
+    away_check(member, gap_ns);
     if (member->report.waits_for != GF_RANK_NONE) member->waited_ns = member->now_ns;
     if (same_location(&member->report, &member->moved)) return;
     member->moved = member->report;
@@ -41,7 +41,7 @@ void gf_member_report_follow(struct gf_member *member, uint64_t gap_ns)
 
 /* One coordinator hears them all, so in a large job each says less; but whoever says less than four
  * times in exchange.timeout would be taken for one that is silent. */
-void gf_member_status_owe(struct gf_member *member)
+void gf_member_status_post(struct gf_member *member)
 {
     bool changed = !same_location(&member->report, &member->reported) ||
                    (member->report.calls.count != member->reported.calls.count) ||
@@ -52,7 +52,7 @@ void gf_member_status_owe(struct gf_member *member)
     if (!changed) rest_ns += ALIVE_NS;
     if (rest_ns > most_ns) rest_ns = most_ns;
     if (!member->connected || (member->state != GF_MEMBER_WORKS) || (age_ns < rest_ns)) return;
-    member->owed |= 1u << CONTROL_STATUS;
+    member->pending |= 1u << CONTROL_STATUS;
 }
 
 /* Once it has moved, its heartbeat has done what it was for. */
@@ -179,12 +179,12 @@ static bool word_send(struct gf_member *member, control_frame frame)
         member->reported = member->report;
     }
     if ((frame != CONTROL_ENDPOINT) || (member->endpoint_sent == member->endpoint_bytes))
-        member->owed &= ~(1u << frame);
+        member->pending &= ~(1u << frame);
     return true;
 }
 
 void gf_member_flush(struct gf_member *member)
 {
-    while (member->connected && (member->owed != 0))
-        if (!word_send(member, (control_frame)__builtin_ctz(member->owed))) return;
+    while (member->connected && (member->pending != 0))
+        if (!word_send(member, (control_frame)__builtin_ctz(member->pending))) return;
 }

@@ -24,7 +24,7 @@ struct gf_member {
     uint64_t heard_ns;
     uint64_t random;
 
-    uint32_t owed; /* bits 1 << control_frame */
+    uint32_t pending; /* bits 1 << control_frame */
     uint32_t inquiry;
     uint64_t status_ns;
     uint64_t beat_ns;     /* its last heartbeat; 0: none in this generation */
@@ -85,12 +85,12 @@ void gf_member_events_take(struct gf_member *member);
 /* ---- member_send.c ---- */
 /* Follows the report, which the owner keeps up to date; gap_ns: since the last poll. */
 void gf_member_report_follow(struct gf_member *member, uint64_t gap_ns);
-void gf_member_status_owe(struct gf_member *member); /* .. where it is time to */
+void gf_member_status_post(struct gf_member *member); /* .. where it is time to */
 /* What its link says now, and what it has failed for. */
 void gf_member_edges_ask(const struct gf_member *member, const struct gf_error *seen,
                          struct control_edges *edges);
 uint64_t gf_member_first_unbegun(const struct gf_member *member);
-/* Sends what is owed, as far as there is room. */
+/* Sends what is pending, as far as there is room. */
 void gf_member_flush(struct gf_member *member);
 
 #endif

@@ -30,11 +30,11 @@ static void list_take(struct gf_member *member, struct gf_get *get)
     member->go_rank = member->go_at = 0;
     member->endpoint_sent = 0;
     if (again) {
-        if (!member->endpoint_due) member->owed |= 1u << CONTROL_ENDPOINT;
+        if (!member->endpoint_due) member->pending |= 1u << CONTROL_ENDPOINT;
         return;
     }
     member->endpoint_due = true;
-    member->owed &= ~(1u << CONTROL_ENDPOINT | 1u << CONTROL_READY);
+    member->pending &= ~(1u << CONTROL_ENDPOINT | 1u << CONTROL_READY);
     gf_member_enter(member, GF_MEMBER_LISTED);
 }
 
@@ -47,14 +47,14 @@ static void generation_begin(struct gf_member *member, const struct control_go *
     member->standing = (struct control_standing){.generation = go->number,
                                                  .rank = member->listed.rank,
                                                  .world = member->listed.world,
-                                                 .list = go->list,
+                                                 .list_hash = go->list_hash,
                                                  .listed = go->number};
     member->found = false;
     member->inquiry = member->awaits.count = 0;
     member->awaits.awaited = GF_RANK_NONE;
     member->error = (struct gf_error){.peer = GF_RANK_NONE, .tensor = GF_TENSOR_NONE};
     member->report = (struct control_report){.waits_for = GF_RANK_NONE, .tensor = GF_TENSOR_NONE};
-    member->owed &= 1u << CONTROL_OFFER;
+    member->pending &= 1u << CONTROL_OFFER;
     member->beat_ns = member->spent_ns = 0;
     member->moved_ns = member->now_ns;
     member->patience = (struct control_patience){0};
@@ -125,7 +125,7 @@ static void finding_take(struct gf_member *member, struct gf_get *get)
     member->error = member->fault.ends ? member->fault.error : finding.error;
     member->error.rank = member->generation.rank;
     member->found = true;
-    member->owed &= ~(1u << CONTROL_FAULT);
+    member->pending &= ~(1u << CONTROL_FAULT);
     if (member->standing.said < CONTROL_SAID_FAULT) member->standing.said = CONTROL_SAID_FAULT;
     gf_member_enter(member, (finding.may_go_on && !member->fault.ends) ? GF_MEMBER_FAILED
                                                                        : GF_MEMBER_ENDED);
@@ -179,7 +179,7 @@ static void ask_take(struct gf_member *member, struct gf_get *get)
     uint32_t inquiry = gf_get_u32(get);
     if (get->bad || member_is_over(member)) return;
     member->inquiry = inquiry;
-    member->owed |= 1u << CONTROL_POSITION;
+    member->pending |= 1u << CONTROL_POSITION;
 }
 
 static void closed_take(struct gf_member *member, struct gf_get *get)
@@ -228,19 +228,19 @@ static void connected_take(struct gf_member *member)
     member->dials = member->died = false;
     member->go_rank = member->go_at = 0;
     member->endpoint_sent = 0;
-    member->owed |= 1u << CONTROL_OFFER;
-    member->owed &= ~(1u << CONTROL_POSITION); /* the question was of the connection before */
+    member->pending |= 1u << CONTROL_OFFER;
+    member->pending &= ~(1u << CONTROL_POSITION); /* the question was of the connection before */
     switch (member->state) {
     case GF_MEMBER_LISTED:
-        if (!member->endpoint_due) member->owed |= 1u << CONTROL_ENDPOINT;
+        if (!member->endpoint_due) member->pending |= 1u << CONTROL_ENDPOINT;
         /* A coordinator that was begun anew knows nothing of the list. */
-        if (member->standing.said == CONTROL_SAID_READY) member->owed |= 1u << CONTROL_READY;
+        if (member->standing.said == CONTROL_SAID_READY) member->pending |= 1u << CONTROL_READY;
         break;
     case GF_MEMBER_FAILED:
-        if (!member->found) member->owed |= 1u << CONTROL_FAULT;
+        if (!member->found) member->pending |= 1u << CONTROL_FAULT;
         break;
-    case GF_MEMBER_READY: member->owed |= 1u << CONTROL_READY; break;
-    case GF_MEMBER_CLOSING: member->owed |= 1u << CONTROL_BYE; break;
+    case GF_MEMBER_READY: member->pending |= 1u << CONTROL_READY; break;
+    case GF_MEMBER_CLOSING: member->pending |= 1u << CONTROL_BYE; break;
     default: break;
     }
 }

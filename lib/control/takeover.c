@@ -19,7 +19,7 @@ void gf_control_left_out_tell(struct control_row *row)
 {
     if (control_is_member(row) || (row->offer.standing.generation == 0)) return;
     row->waits = false;
-    gf_control_owe(row, CONTROL_ERROR);
+    gf_control_post(row, CONTROL_ERROR);
 }
 
 /* Is each process of the generation of this standing connected, and says the same? Then rank_ids[]
@@ -34,11 +34,11 @@ static bool is_complete(struct gf_coordinator *c, const struct control_standing 
         /* Who has said so to this coordinator and then ended has begun no later generation. */
         bool is_known = (row->connection != CONTROL_NONE) || row->ended;
         if (!is_known || (standing->generation != of->generation)) continue;
-        if ((standing->list != of->list) || (standing->rank != here)) continue;
+        if ((standing->list_hash != of->list_hash) || (standing->rank != here)) continue;
         c->rank_ids[here++] = id;
         list = gf_control_list_hash(list, id, row->process);
     }
-    return (here == of->world) && (list == of->list);
+    return (here == of->world) && (list == of->list_hash);
 }
 
 /* Somebody is READY after a failure that the others may not have heard of: another coordinator had
@@ -60,8 +60,8 @@ static void take_over(struct gf_coordinator *c, const struct control_standing *o
 {
     c->number = of->generation;
     c->world = of->world;
-    c->list = of->list;
-    c->go = (struct control_go){.number = c->number, .list = c->list};
+    c->list_hash = of->list_hash;
+    c->go = (struct control_go){.number = c->number, .list_hash = c->list_hash};
     for (uint32_t rank = 0; rank < c->world; rank++) {
         struct control_row *row = &c->rows[c->rank_ids[rank]];
         row->member = true;

@@ -27,7 +27,7 @@ void gf_drivers_close(gf_context *gf)
 static void give_up(gf_context *gf)
 {
     if (gf->control == NULL) return;
-    gf_control_state stands = gf_control_stands(gf->control);
+    gf_control_state stands = gf_control_current_state(gf->control);
     if ((stands == GF_CONTROL_LEAVES) || gf_control_is_final(gf->control)) return;
     struct gf_error error = gf->error;
     if (error.code == GF_OK) error.code = GF_ERR_ABORTED;

@@ -59,7 +59,7 @@ static bool may_be_anothers(const gf_context *gf)
 static void failing_begin(gf_context *gf, bool is_found)
 {
     gf_control_state stands =
-        (gf->control != NULL) ? gf_control_stands(gf->control) : GF_CONTROL_ENDED;
+        (gf->control != NULL) ? gf_control_current_state(gf->control) : GF_CONTROL_ENDED;
     bool works = (stands == GF_CONTROL_WORKS) || (stands == GF_CONTROL_FAILED);
     bool is_late = (gf->change.state != GF_CHANGE_NONE) && gf->change.final;
     bool ends = !works || is_late || !may_be_anothers(gf);

@@ -19,7 +19,7 @@
 #define DIAL_AGAIN_NS UINT64_C(50000000)
 
 /* "0-2, 5". */
-static void ids_print(const struct control_shown *shown)
+static void ids_print(const struct control_status *shown)
 {
     const char *between = "";
     for (uint32_t id = 0; id < shown->id_count; id++) {
@@ -44,9 +44,11 @@ static int shown_print(const struct gf_channel_event *event)
                                              "looks for whose fault a failure is",
                                          [GF_COORDINATOR_REGROUP] = "regroups",
                                          [GF_COORDINATOR_OVER] = "is over"};
-    static struct control_shown shown;
+    _Static_assert(sizeof states / sizeof states[0] == GF_COORDINATOR_OVER + 1,
+                   "each state of the coordinator has a name");
+    static struct control_status shown;
     struct gf_get get = {.at = event->payload, .left = event->size_bytes};
-    gf_control_shown_walk(&(struct gf_walk){.get = &get}, &shown);
+    gf_control_status_walk(&(struct gf_walk){.get = &get}, &shown);
     if (get.bad || (shown.state >= sizeof states / sizeof states[0]) ||
         (shown.id_count > GF_WORLD_MAX)) {
         (void)fprintf(stderr, "gf-coordinator: an answer that is malformed: another version?\n");
@@ -87,9 +89,10 @@ static int event_take(const struct coordinator_job *job, struct gf_channel *chan
 {
     switch (event->kind) {
     case GF_CHANNEL_CONNECTED:
-        (void)channel->driver->send(channel, event->connection, CONTROL_LOOK, NULL, 0);
+        (void)channel->driver->send(channel, event->connection, CONTROL_STATUS_QUERY, NULL, 0);
         return -1;
-    case GF_CHANNEL_FRAME: return (event->frame_kind == CONTROL_SHOWN) ? shown_print(event) : -1;
+    case GF_CHANNEL_FRAME:
+        return (event->frame_kind == CONTROL_STATUS_ANSWER) ? shown_print(event) : -1;
     case GF_CHANNEL_ENDED: break;
     }
     return may_dial ? -1 : no_answer(job, event->text);
