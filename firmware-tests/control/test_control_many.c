@@ -219,4 +219,21 @@ TEST(many_members_dial_one_that_was_begun_anew_at_once)
     assert_true(run_to(2) < 15 * MS);
 }
 
+/* gf-run ends no job that they may go on with. */
+TEST(who_waits_for_a_coordinator_begun_anew_to_take_over_is_counted)
+{
+    struct gf_coordinator_status status;
+    (void)run_to(1);
+    gf_sim_kill(many.sim, RANKS);
+    kill_member(17); /* so that the generation is not whole */
+    coordinator_close();
+    gf_sim_restart(many.sim, RANKS);
+    coordinator_open();
+    run_for(300 * MS);
+    gf_coordinator_status(many.coordinator, &status);
+    assert_int_equal(status.generation, 0);
+    assert_int_equal(status.here, 0);
+    assert_int_equal(status.present, RANKS - 1);
+}
+
 TEST_EACH(many_open, many_close)

@@ -255,6 +255,10 @@ void gf_coordinator_status(const struct gf_coordinator *c, struct gf_coordinator
                                                  .waiting = gf_control_joiner_count(c),
                                                  .error = c->last};
     if (c->is_well) status_out->error.code = GF_OK;
-    for (uint32_t id = 0; id < c->setup.id_count; id++)
-        status_out->here += control_is_here(&c->rows[id]) ? 1u : 0u;
+    for (uint32_t id = 0; id < c->setup.id_count; id++) {
+        const struct control_row *row = &c->rows[id];
+        bool waits = row->waits && (row->connection != CONTROL_NONE);
+        status_out->here += control_is_here(row) ? 1u : 0u;
+        status_out->present += (waits || control_is_here(row)) ? 1u : 0u;
+    }
 }

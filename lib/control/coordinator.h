@@ -35,6 +35,7 @@ struct gf_coordinator_status {
     uint32_t world;        /* of it */
     uint32_t here;         /* members of it that are connected */
     uint32_t waiting;      /* processes that wait to come in */
+    uint32_t present;      /* connected processes that take part, also before a generation begins */
     struct gf_error error; /* the last finding; code GF_OK: none */
 };
 

@@ -125,10 +125,10 @@ struct gf_coordinator {
     uint32_t waiting;       /* as it was told last */
     uint32_t inquiry;       /* number of the last question; */
     uint32_t inquiry_first; /* .. of the first one of the last inquiry */
-    uint32_t rounds;        /* gf_control_inquiry_poll() */
-    uint64_t round_ns;      /* the last of them */
-    uint32_t edges_known;   /* gf_control_edges_pending(), */
-    uint64_t edges_ns;      /* since then no more are */
+    uint32_t rounds;        /* of this inquiry so far */
+    uint64_t round_ns;      /* when the last of them began */
+    uint32_t edges_known;   /* how many broken edges were known last, */
+    uint64_t edges_ns;      /* and since when no more have come */
     uint64_t inquiry_ns;    /* when it began */
     struct gf_error seen;   /* what its first asker saw, */
     uint32_t seen_by;       /* a rank */
@@ -201,7 +201,7 @@ void gf_control_enter(struct gf_coordinator *c, gf_coordinator_state state);
 void gf_control_status_fill(const struct gf_coordinator *c, struct control_status *shown_out);
 
 /* ---- finding.c ---- */
-/* One with nothing filled in but these, and the place of nobody. */
+/* An error with this code and peer, in the furthest step that a member has reported. */
 struct gf_error gf_coordinator_error(const struct gf_coordinator *c, gf_status code, uint32_t peer);
 /* The finding: all members hear it; then the job goes on without those that are cut, or ends. */
 void gf_control_decide(struct gf_coordinator *c, const struct gf_error *error, bool is_final);
@@ -276,7 +276,7 @@ bool gf_offer_difference(const struct control_offer *first, const struct control
                          char *text_out, size_t bytes);
 
 /* ---- calls.c ---- */
-/* Of what a member has just told. */
+/* Compares the requests that a member has just reported with those of the others. */
 void gf_calls_compare(struct gf_coordinator *c, struct control_row *row);
 
 /* ---- location.c ---- */
@@ -287,23 +287,24 @@ const char *gf_control_name(const struct control_row *row, char text_out[CONTROL
 #define CONTROL_LOCATION_BYTES 128u
 void gf_control_location(const struct control_report *report,
                          char text_out[CONTROL_LOCATION_BYTES]);
-/* Fills in where the rank of this row was as it `fate` ("died"), and the text. */
+/* Fills in how the rank of this row was lost (fate: "died"), where it was then, and the text. */
 void gf_control_loss_describe(const struct gf_coordinator *c, const struct control_row *row,
                               const char *fate, struct gf_error *error_out);
 
 /* ---- edges.c ---- */
-/* Whose fault it is by broken edges, and whoever goes is cut; *is_final_out: the job ends. */
+/* Ranks that lack something themselves (descriptors); they are cut. *is_final_out: the job ends. */
 bool gf_control_shortage_find(struct gf_coordinator *c, struct gf_error *error_out,
                               bool *is_final_out);
+/* Ranks that cover all broken edges; they are cut. *is_final_out: the job ends. */
 bool gf_control_edges_find(struct gf_coordinator *c, struct gf_error *error_out,
                            bool *is_final_out);
-/* How many are known; *even_out: one of them has two ends with as many each, so that either may
- * go. */
+/* How many broken edges are known. *even_out: there is one whose two ends have the same number of
+ * broken edges, so that either end may be the culprit. */
 uint32_t gf_control_edges_known(struct gf_coordinator *c, bool *even_out);
 
 /* ---- rounds.c ---- */
 void gf_control_rounds_begin(struct gf_coordinator *c); /* with the first question of an inquiry */
-/* Nobody has been found. False: everything is known that will be. */
+/* No culprit has been found. True: another round of questions goes on; false: all are over. */
 bool gf_control_rounds_go_on(struct gf_coordinator *c);
 /* True: a broken edge may be either end's, and more may be known in a moment. */
 bool gf_control_edges_pending(struct gf_coordinator *c);

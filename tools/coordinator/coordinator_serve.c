@@ -156,7 +156,7 @@ uint32_t coordinator_members(struct coordinator_server *server)
     for (uint32_t i = 0; i < MEMBERS_POLLS; i++)
         (void)gf_coordinator_poll(server->coordinator, tool_clock_ns());
     gf_coordinator_status(server->coordinator, &now);
-    return now.here + now.waiting;
+    return now.present;
 }
 
 void coordinator_close(struct coordinator_server *server)

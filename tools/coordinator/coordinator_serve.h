@@ -33,7 +33,7 @@ gf_status coordinator_run(struct coordinator_server *server, const volatile sig_
                           char *text_out, size_t text_bytes);
 /* A generation has begun: somebody may need it. */
 bool coordinator_has_begun(const struct coordinator_server *server);
-/* How many members are connected, once all that has come was taken. */
+/* How many processes of the job are connected, once all that has come was taken. */
 uint32_t coordinator_members(struct coordinator_server *server);
 void coordinator_close(struct coordinator_server *server);
 
