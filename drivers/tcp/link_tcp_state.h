@@ -1,14 +1,14 @@
 /* What the files of the socket link share; tests of it include this too. The protocol is described
  * in link_tcp.c.
- *     link_tcp.c         the driver table: posting, testing, progress, sleeping, opening, closing
- *     link_tcp_frame.c   headers
- *     link_tcp_send.c      sending: READY and UNREADY, beginnings of messages, and their rest
- *     link_tcp_recv.c      receiving
+ *     link_tcp.c             the driver table: posting, testing, progress, sleeping, opening, closing
+ *     link_tcp_frame.c       headers
+ *     link_tcp_send.c        sending: READY and UNREADY, beginnings of messages, and their rest
+ *     link_tcp_recv.c        receiving
  *     link_tcp_unexpected.c  messages that arrived before their receive was posted
- *     link_tcp_peer.c      connections: adopting them, and how they end
- *     link_tcp_evidence.c  is the network to a peer broken?
- *     link_tcp_address.c   endpoint addresses, and which rank is dialled where
- *     link_tcp_reach.c     the text that says why a peer was not reached */
+ *     link_tcp_peer.c        connections: adopting them, and how they end
+ *     link_tcp_evidence.c    is the network to a peer broken?
+ *     link_tcp_address.c     endpoint addresses, and which rank is dialled where
+ *     link_tcp_reach.c       the text that says why a peer was not reached */
 #ifndef GF_LINK_TCP_STATE_H
 #define GF_LINK_TCP_STATE_H
 

@@ -3,9 +3,9 @@
  * posted in any order and leave no useless gaps. The peer takes blocks, within the credit that it
  * has; this rank gives them back.
  *
- *     chain[]   leads from a block to the next one of its message, or of the free blocks
- *     unexpected[]  an entry for each message: as many as blocks, for messages with credit, and as many
- *               as requests, for messages without */
+ *     chain[]       leads from a block to the next one of its message, or of the free blocks
+ *     unexpected[]  an entry for each message: as many as blocks, for messages with credit, and as
+ *                   many as requests, for messages without */
 #include "drivers/tcp/link_tcp_state.h"
 
 #include <string.h>

@@ -160,52 +160,77 @@ struct gf_gpu_setup gf_layout_gpu(const struct gf_layout *layout)
                                  .arg = layout->drivers.gpu_arg};
 }
 
+/* A part of the control region: `pointer` is a member of struct gf_control_parts, and is given the
+ * address of so many bytes. */
+struct part {
+    void *pointer;
+    uint64_t bytes;
+};
+/* count elements of what parts.member points to */
+#define ARRAY(member, count) &parts.member, (uint64_t)(count) * sizeof(*parts.member)
+#define COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
+
+static void parts_lay(struct gf_arena *control, const struct part *rows, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        void *address = gf_arena_take(control, rows[i].bytes);
+        memcpy(rows[i].pointer, &address, sizeof address);
+    }
+}
+
+/* The tables are the order of the region, front to back. What is not wanted has 0 bytes. */
 struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct gf_arena *control)
 {
     const struct gf_config *config = &layout->config;
     const struct gf_control_setup setup = gf_layout_control_setup(layout, config);
     const struct gf_gpu_setup gpu = gf_layout_gpu(layout);
-    uint64_t msg_count = (uint64_t)layout->op_need.msg_count * config->exchange.buffers_active;
-    uint64_t node_words = gf_nodes_wanted(config) ? config->job.world_max : 0;
-    bool has_exported =
-        layout->on_device && ((config->job.world_max <= GF_DIRECT_RANKS_MAX) || (node_words > 0));
+    const uint32_t ranks = config->job.world_max;
+    const uint64_t messages = (uint64_t)layout->op_need.msg_count * config->exchange.buffers_active;
+    const uint64_t node_ranks = gf_nodes_wanted(config) ? ranks : 0;
+    const bool has_exported =
+        layout->on_device && ((ranks <= GF_DIRECT_RANKS_MAX) || (node_ranks > 0));
     struct gf_control_parts parts = {0};
 
-    parts.gf = gf_arena_take(control, sizeof *parts.gf);
-    parts.tensors = gf_arena_take(control, layout->tensor_count * sizeof *parts.tensors);
-    parts.dense_buffers =
-        gf_arena_take(control, layout->pool.buffer_count * sizeof *parts.dense_buffers);
-    parts.sparse_buffers = gf_arena_take(
-        control,
-        (layout->chunk_count > 0) ? layout->buffers_max * sizeof *parts.sparse_buffers : 0);
-    parts.buffer_pending =
-        gf_arena_take(control, layout->buffers_max * sizeof *parts.buffer_pending);
-    parts.buffer_order = gf_arena_take(control, layout->buffers_max * sizeof *parts.buffer_order);
-    parts.trace = gf_arena_take(control, config->trace_records * sizeof *parts.trace);
-    parts.late = gf_arena_take(control, config->job.world_max * sizeof *parts.late);
-    parts.extra = gf_arena_take(control, config->state_extra_count * sizeof *parts.extra);
-    parts.extra_names = gf_arena_take(control, gf_extra_names_bytes(config));
-    parts.extra_stage = gf_arena_take(control, gf_extra_stage_bytes(config));
-    parts.node_words.reach = gf_arena_take(control, GF_REACH_WORDS * node_words * sizeof(float));
-    parts.node_words.local = gf_arena_take(control, node_words * sizeof(uint32_t));
-    parts.node_words.across = gf_arena_take(control, node_words * sizeof(uint32_t));
-    if (node_words == 0) parts.node_words = (struct gf_node_words){0};
-    parts.exported = gf_arena_take(control, has_exported ? gf_ipc_bytes(config->job.world_max) : 0);
-    if (!has_exported) parts.exported = NULL;
-    parts.uuids = gf_arena_take(
-        control, layout->on_device ? config->job.world_max * GF_UUID_WORDS * sizeof(float) : 0);
-    parts.msgs = gf_arena_take(control, msg_count * sizeof *parts.msgs);
-    parts.reqs = gf_arena_take(control, msg_count * layout->link.req_bytes);
-    if (!layout->on_device)
-        parts.pools.norms = gf_arena_take(control, layout->tensor_count * 3 * GF_NORM_BYTES);
-    parts.large = gf_arena_take(control, 0);
+    const struct part before_pools[] = {
+        {ARRAY(gf, 1)},
+        /* tensors, and the fused buffers that they are grouped in */
+        {ARRAY(tensors, layout->tensor_count)},
+        {ARRAY(dense_buffers, layout->pool.buffer_count)},
+        {ARRAY(sparse_buffers, (layout->chunk_count > 0) ? layout->buffers_max : 0)},
+        {ARRAY(buffer_pending, layout->buffers_max)},
+        {ARRAY(buffer_order, layout->buffers_max)},
+        /* what is observed */
+        {ARRAY(trace, config->trace_records)},
+        {ARRAY(late, ranks)},
+        /* the program's own state (extra.h) */
+        {ARRAY(extra, config->state_extra_count)},
+        {ARRAY(extra_names, gf_extra_names_bytes(config))},
+        {ARRAY(extra_stage, gf_extra_stage_bytes(config))},
+        /* which ranks share memory, and devices that reach each other */
+        {ARRAY(node_words.reach, GF_REACH_WORDS * node_ranks)},
+        {ARRAY(node_words.local, node_ranks)},
+        {ARRAY(node_words.across, node_ranks)},
+        {ARRAY(exported, has_exported ? gf_ipc_bytes(ranks) : 0)},
+        {ARRAY(uuids, layout->on_device ? ranks * GF_UUID_WORDS : 0)},
+        /* messages of the operations under way */
+        {ARRAY(msgs, messages)},
+        {ARRAY(reqs, messages * layout->link.req_bytes)},
+        {ARRAY(pools.norms, layout->on_device ? 0 : layout->tensor_count * 3 * GF_NORM_BYTES)},
+        {ARRAY(large, 0)}, /* where the host's pools begin */
+    };
+    const struct part after_pools[] = {
+        {ARRAY(update_list, layout->tensor_count)},
+        {ARRAY(selection, 2 * (uint64_t)layout->chunk_count)}, /* selected, sent */
+        {&parts.gpu, layout->drivers.gpu->state_bytes(&gpu)},
+        {&parts.control, gf_control_state_bytes(&setup)},
+        {&parts.link, layout->link.state_bytes},
+    };
+    parts_lay(control, before_pools, COUNT(before_pools));
     if (!layout->on_device && layout->has_pools) gf_pools_lay(layout, control, &parts.pools);
     parts.large_bytes = (size_t)((char *)gf_arena_take(control, 0) - parts.large);
-    parts.update_list = gf_arena_take(control, layout->tensor_count * sizeof *parts.update_list);
-    parts.selection = gf_arena_take(control, 2ull * layout->chunk_count * sizeof *parts.selection);
-    parts.gpu = gf_arena_take(control, layout->drivers.gpu->state_bytes(&gpu));
-    parts.control = gf_arena_take(control, gf_control_state_bytes(&setup));
-    parts.link = gf_arena_take(control, layout->link.state_bytes);
+    parts_lay(control, after_pools, COUNT(after_pools));
+    if (node_ranks == 0) parts.node_words = (struct gf_node_words){0};
+    if (!has_exported) parts.exported = NULL;
     return parts;
 }
 
