@@ -22,6 +22,7 @@
 #include "lib/core/step.h"
 #include "lib/core/wait.h"
 #include "lib/core/warm.h"
+#include "lib/core/weights.h"
 #include "lib/device/ipc.h"
 #include "lib/core/regroup.h"
 #include "lib/core/observed.h"
@@ -112,6 +113,7 @@ struct gf_context {
     struct gf_weights optimizer;
     struct gf_sparse sparse;
     struct gf_change change;
+    struct gf_given given;
     struct gf_observed observed;
 };
 

@@ -274,16 +274,24 @@ gf_status gf_weights_written(gf_context *gf);
 
 /* First weights: rank `root`'s gf_weight() of all tensors, and its config.state_extra, reach every
  * rank; then the half weights are made. All ranks call it.
- * A death in it is regrouped as one in a step. Values of some ranks are then partly root's, and as
- * no rank lags the regroup does not make them the same: where gf_steps() is 0 after it, root (a
- * rank of the new generation) writes its first values again, and all ranks call this again, one
- * that has gf_rejoined() too.
+ * A death in it is regrouped as one in a step, and the regroup ends it: all ranks then have root's
+ * values, or where nobody lives who had them all those from before this call. Before the first step
+ * there were none: gf_weights_common() tells, and a program that asks it needs nothing else:
+ *     while (!gf_weights_common(gf)) { root writes its first values; gf_broadcast_weights() }
+ * Until then gf_step_begin() and gf_state_save() are GF_ERR_STATE on ranks that called this.
  * Blocks: up to exchange.timeout for the weights and for each message of regions; who serves
  * signals meanwhile waits for a gf_barrier() with gf_request_wait_for() first.
  * Valid: idle.
  * Returns GF_OK; GF_ERR_STATE: there are neither, or there are regions and the last step was not
  * applied, too. */
 gf_status gf_broadcast_weights(gf_context *gf, uint32_t root);
+
+/* True: weights and config.state_extra are what all ranks have in common, by a broadcast, a saved
+ * state, a regroup or a step. False: nothing of that was here yet, as on a program's first way
+ * through, or the context is not open, is failing or is on its way to a generation. It is the same
+ * on all ranks after a regroup, and true in one that comes into a job where it was.
+ * Valid: always. */
+bool gf_weights_common(const gf_context *gf);
 
 /* ======== 5. The step ======== */
 

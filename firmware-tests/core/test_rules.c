@@ -76,6 +76,7 @@ static int close_context(void)
     X(weight_f32, VALUE, "0111111111", gf_weight_f32(gf, 0) != NULL)                             \
     X(weight_half, VALUE, "0111111111", gf_weight_half(gf, 0) != 0)                              \
     X(weight_bits16, VALUE, "0111111111", gf_weight_bits16(gf, 0) != NULL)                       \
+    X(weights_common, VALUE, "0000011000", gf_weights_common(gf))                                \
     X(weights_written, STATUS, "PS..S..XSS", gf_weights_written(gf))                             \
     X(gradient_clip, STATUS, "PSSSS.SXSS", gf_gradient_clip(gf, &number))                        \
     X(gradient_norm, STATUS, "PSSSS.SXSS", gf_gradient_norm(gf, &number, &number))               \

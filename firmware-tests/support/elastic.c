@@ -142,6 +142,8 @@ static gf_status idle(struct world *w, uint32_t rank)
     gf_status status;
     if (somebody_moves(w) && (gf_steps(gf) + 2 > elastic.goal)) elastic.goal = gf_steps(gf) + 2;
     if (gf_steps(gf) >= elastic.goal) return last(w, rank);
+    status = (elastic.hooks.before != NULL) ? elastic.hooks.before(w, rank) : GF_OK;
+    if (status != GF_OK) return (status < 0) ? failed(w, rank, status) : GF_AGAIN;
     if ((status = gf_step_begin(gf)) < 0) return failed(w, rank, status);
     if (elastic.hooks.work_ns > 0) gf_sim_work(w->sim, rank, elastic.hooks.work_ns);
     elastic.ranks[rank].state = STEPS;

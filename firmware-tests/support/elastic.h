@@ -49,6 +49,8 @@ struct elastic_rank {
 struct elastic_hooks {
     void (*turn)(struct world *w, uint32_t rank); /* before each turn of each rank */
     void (*start)(uint32_t rank);                 /* before a process is started */
+    /* before each step; GF_AGAIN: call again */
+    gf_status (*before)(struct world *w, uint32_t rank);
     /* instead of gf_update(); GF_AGAIN: call again */
     gf_status (*apply)(struct world *w, uint32_t rank);
     void (*applied)(struct world *w, uint32_t rank); /* a step */

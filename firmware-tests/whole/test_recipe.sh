@@ -54,7 +54,7 @@ check "a_death_that_they_recover_from_is_no_error" same 0 "$(grep -c 'error: ' "
 # with values of its own, so that they end alike only if all have those of one rank.
 dies_once() {
     said='fprintf(stderr, "step %llu was the last\\n", (unsigned long long)gf_steps(gf));'
-    first='if (gf_steps(gf) == 0) world_changed(gf_broadcast_weights(gf, 0), .model)'
+    first='while (!gf_weights_common(gf)) world_changed(gf_broadcast_weights(gf, 0), .model)'
     sed "s|^ *$2|    if ((gf_first_rank(gf) == 1) \\&\\& $3) raise(SIGKILL);\\n&|
         s|    $first|    *model.params += 0.1f * gf_rank(gf);\\n&|
         s|^    gf_check(gf_close|    $said\\n&|
@@ -66,7 +66,7 @@ dies_once() {
     check "and_train_all_steps_after_one_$1" same 2 "$(grep -c 'step 400 was the last' "$scratch/log")"
 }
 # Half a second later the others are in the broadcast: one that still joins would end.
-dies_once in_the_first_broadcast 'if (gf_steps(gf) == 0) world_changed(gf_broadcast_weights(gf, 0), &model)' \
+dies_once in_the_first_broadcast 'while (!gf_weights_common(gf)) world_changed(gf_broadcast_weights(gf, 0), &model)' \
     '(thrd_sleep(\&(struct timespec){.tv_nsec = 500000000}, NULL) == 0)'
 dies_once in_the_last_step 'model_run(&model, first_sample)' '(step == STEPS - 1)'
 # Alone the other one takes its time over a step, so that who is started again finds it.

@@ -17,7 +17,7 @@ reads="rank world first_rank first_world world_max gradient gradient_f32 gradien
 reads="$reads weight weight_f32 weight_bits16 weight_half metric step_skipped gradient_scale"
 reads="$reads loss_scale block exchange_take abort state_bytes regroup_due joiners left left_out rejoined steps"
 reads="$reads error_last path_name stats_read trace_read status_name type_size_bytes"
-reads="$reads operation_name algorithm_name log_stderr error_text struct_bytes"
+reads="$reads operation_name algorithm_name log_stderr error_text struct_bytes weights_common"
 
 # ---- each rule writes lines "RULE NAME NUMBER" ----
 {

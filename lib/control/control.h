@@ -27,7 +27,7 @@ struct gf_offer {
 struct gf_control_progress {
     uint64_t steps;    /* whole */
     uint64_t requests; /* posted */
-    uint32_t applied;  /* 1: the last whole step has changed the weights as far as it ever will */
+    uint32_t applied;  /* changes of the weights since: the update, each broadcast of them */
     /* 1: its weights are half those of another rank, or none; anybody's are better */
     uint32_t partial;
 };

@@ -18,6 +18,7 @@
 #define FLAG_EMPTY 0x2u
 #define FLAG_LOCAL 0x4u
 #define FLAG_SKIPPED 0x8u
+#define FLAG_OWED 0x10u /* the lead has no whole weights: nobody has */
 
 /* Into gf->change.words, or from there: what is small. The flags come first: they are looked at
  * before the rest. */
@@ -28,7 +29,8 @@ static void words_walk(gf_context *gf, bool put)
     struct gf_walk walk = {.put = put ? &to : NULL, .get = put ? NULL : &from};
     struct gf_sparse *sparse = &gf->sparse;
     uint32_t flags = (sparse->history_empty ? FLAG_EMPTY : 0) |
-                     (sparse->local_begun ? FLAG_LOCAL : 0) | (gf->skipped_last ? FLAG_SKIPPED : 0);
+                     (sparse->local_begun ? FLAG_LOCAL : 0) |
+                     (gf->skipped_last ? FLAG_SKIPPED : 0) | (gf->given.owed ? FLAG_OWED : 0);
     uint32_t updates =
         (gf->optimizer.updates < UINT32_MAX) ? (uint32_t)gf->optimizer.updates : UINT32_MAX;
     gf_walk_u32(&walk, &flags);
@@ -42,6 +44,7 @@ static void words_walk(gf_context *gf, bool put)
     sparse->history_empty = (flags & FLAG_EMPTY) != 0;
     sparse->local_begun = (flags & FLAG_LOCAL) != 0;
     gf->skipped_last = (flags & FLAG_SKIPPED) != 0;
+    gf->given.owed = gf->given.owed || ((flags & FLAG_OWED) != 0);
 }
 
 static uint32_t words_flags(const gf_context *gf)
@@ -117,7 +120,7 @@ static void words_post(gf_context *gf)
     const struct gf_control_progress *common = &gf->change.plan.progress;
     /* Ranks that do not lag receive the bits that they have. */
     if ((mine->steps != common->steps) || (mine->applied != common->applied))
-        gf->change.own.partial = 1;
+        gf_given_lags(gf, common);
     words_walk(gf, true);
     part_post(gf, 0, (gf_mem)(uintptr_t)gf->change.words, sizeof gf->change.words / sizeof(float),
               GF_TYPE_F32);

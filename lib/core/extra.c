@@ -1,5 +1,5 @@
-/* config.state_extra: it is checked, compared between ranks, broadcast at the start, and saved.
- * lib/core/common_state.c gives it to ranks that lag. */
+/* config.state_extra: it is checked, compared between ranks, and saved. lib/core/weights.c gives it
+ * to all ranks, lib/core/common_state.c to those that lag. */
 #include "lib/core/extra.h"
 
 #include <stdio.h>
@@ -206,55 +206,4 @@ void gf_extra_rests_move(gf_context *gf, uint32_t first, uint32_t end, bool to_s
         at += bytes;
     }
     for (; to_stage && ((at - gf->extra_stage) % (ptrdiff_t)WORD_BYTES != 0); at++) *at = 0;
-}
-
-static gf_status extra_send(gf_context *gf, gf_mem data, uint64_t elem_count, uint32_t root)
-{
-    struct gf_request request = {0};
-    gf_status status = gf_broadcast(gf, data, elem_count, GF_TYPE_F32, root, &request);
-    return (status == GF_OK) ? gf_request_wait(gf, &request) : status;
-}
-
-/* All regions: what goes from where it lies, then the rests. */
-static gf_status extras_send(gf_context *gf, uint32_t root)
-{
-    gf_status status = GF_OK;
-    uint32_t next = 0;
-    uint64_t words;
-    gf_mem data;
-    while ((status == GF_OK) && ((words = gf_extra_bulk(gf, &next, &data)) > 0))
-        status = extra_send(gf, data, words, root);
-    for (uint32_t first = 0, end;
-         (status == GF_OK) && ((words = gf_extra_rests(gf, first, &end)) > 0); first = end) {
-        if (gf->rank == root) gf_extra_rests_move(gf, first, end, true);
-        status = extra_send(gf, (gf_mem)(uintptr_t)gf->extra_stage, words, root);
-        if (status == GF_OK) gf_extra_rests_move(gf, first, end, false);
-    }
-    return status;
-}
-
-gf_status gf_broadcast_weights(gf_context *gf, uint32_t root)
-{
-    GF_COMPUTES();
-    gf_status status = gf_enter(gf);
-    if (status < 0) return status;
-    if (!gf_requests_idle(gf))
-        return gf_refuse(gf, GF_ERR_STATE, "gf_broadcast_weights: requests are under way");
-    if (gf->requests.used == (1u << GF_REQUESTS_MAX) - 1)
-        return gf_refuse(gf, GF_ERR_STATE,
-                         "gf_broadcast_weights: %u requests have ended that nobody has asked for",
-                         GF_REQUESTS_MAX);
-    if (!gf_has_weights(gf))
-        return gf_refuse(gf, GF_ERR_STATE,
-                         "gf_broadcast_weights: the library knows no weights: optimizer.kind is "
-                         "none and state_extra is empty; gf_broadcast() sends other memory");
-    if ((gf->config.state_extra_count > 0) && gf_step_is_unapplied(gf))
-        return gf_refuse(gf, GF_ERR_STATE,
-                         "gf_broadcast_weights: step %llu was not applied, and state_extra may be "
-                         "half written; " GF_APPLY_FIRST,
-                         (unsigned long long)gf->step.number);
-    if (gf->optimizer.weight != 0)
-        status = extra_send(gf, gf->optimizer.weight, gf->pool.elem_count, root);
-    if (status == GF_OK) status = extras_send(gf, root);
-    return ((status == GF_OK) && (gf->optimizer.half != 0)) ? gf_weights_written(gf) : status;
 }

@@ -31,7 +31,7 @@ static bool has_failed(const gf_context *gf)
 static void steps_look(gf_context *gf)
 {
     gf->change.own.steps = gf_steps(gf);
-    gf->change.own.applied = gf_step_is_unapplied(gf) ? 0 : 1;
+    gf_given_look(gf, &gf->change.own);
 }
 
 /* ---- a new link ---- */
@@ -91,6 +91,7 @@ static void begun(gf_context *gf)
     gf->phase = GF_PHASE_READY;
     change->state = GF_CHANGE_NONE;
     change->own.partial = 0;
+    gf_given_take(gf, &plan->progress);
     if (gf->together_ns == 0) {
         change->was_admitted = change->comes_in;
     } else {
@@ -105,7 +106,9 @@ static void begun(gf_context *gf)
                     gf->config.job.rank, gf->rank, gf->world);
     gf_log_line(&gf->log, GF_LOG_INFO, "rank %u of %u: generation %u has begun after step %llu%s%s",
                 gf->rank, gf->world, gf->generation, (unsigned long long)plan->progress.steps,
-                (plan->progress.applied == 0) ? ", whose update nobody had applied" : "",
+                ((plan->progress.steps > 0) && (plan->progress.applied == 0))
+                    ? ", whose update nobody had applied"
+                    : "",
                 plan->lags ? ", ranks that lagged have the common state" : "");
 }
 
@@ -309,7 +312,7 @@ static gf_status planned_begin(gf_context *gf)
         return gf_refuse(gf, GF_ERR_STATE,
                          "gf_regroup_begin: nothing has failed, and nobody waits or leaves");
     change_begin(gf);
-    if (gf->change.own.applied == 0)
+    if (gf_step_is_unapplied(gf))
         return gf_refuse(gf, GF_ERR_STATE,
                          "gf_regroup_begin: step %llu was not applied; " GF_APPLY_FIRST,
                          (unsigned long long)gf->step.number);

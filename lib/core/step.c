@@ -110,6 +110,7 @@ static void step_end(gf_context *gf, uint64_t now_ns)
     struct gf_stats *stats = &gf->observed.stats;
     step->state = GF_STEP_WHOLE;
     gf->skipped_last = step->skipped;
+    gf->given.broadcasts = 0;
     if (!step->skipped && (step->samples_all > 0)) gf->samples_before = step->samples_all;
     stats->steps++;
     stats->steps_skipped += step->skipped ? 1 : 0;
@@ -216,6 +217,7 @@ gf_status gf_step_begin(gf_context *gf)
             gf, GF_ERR_STATE,
             "gf_step_begin: step %llu of an elastic job was not applied; " GF_APPLY_FIRST,
             (unsigned long long)gf->step.number);
+    if (gf->given.owed) return gf_refuse(gf, GF_ERR_STATE, "gf_step_begin: " GF_GIVE_FIRST);
     if (gf_queue_after(gf, &gf->queue, &gf->pack_queue) < 0)
         return gf_device_failed(gf, GF_OPERATION_STEP);
     number = gf->step.number + 1;

@@ -234,6 +234,7 @@ gf_status gf_state_save(gf_context *gf, void *data, uint64_t bytes)
                          "gf_state_save: step %llu is not applied yet; %s comes first",
                          (unsigned long long)gf->step.number,
                          (gf->optimizer.weight != 0) ? "gf_update()" : "gf_updated()");
+    if (gf->given.owed) return gf_refuse(gf, GF_ERR_STATE, "gf_state_save: " GF_GIVE_FIRST);
     parts = parts_of(gf);
     if ((data == NULL) || (bytes != parts.total))
         return gf_refuse(gf, GF_ERR_PARAM,
@@ -493,6 +494,7 @@ static void values_load(gf_context *gf, const struct gf_state_head *head, const 
 {
     struct gf_sparse *sparse = &gf->sparse;
     gf->step = (struct gf_step){.number = head->step, .gradient_scale = 1.0f};
+    gf->given = (struct gf_given){.broadcasts = (head->step == 0) ? 1 : 0};
     gf->samples_before = head->samples_before;
     gf->optimizer.updates = head->updates;
     sparse->history_empty = (head->flags & GF_STATE_WAITING) == 0;

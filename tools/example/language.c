@@ -127,13 +127,12 @@ static gf_status state_save(gf_context *gf)
     return file_write(checkpoint, data, bytes) ? GF_OK : (perror(checkpoint), GF_ERR_SYSTEM);
 }
 
+/* Those of the checkpoint, or rank 0's. */
 static gf_status weights_begin(gf_context *gf)
 {
     uint64_t bytes = 0;
     unsigned char *data;
     gf_status status;
-    addresses_ask(gf);
-    if (gf_rejoined(gf)) return GF_OK; /* the others' are here */
     if ((checkpoint != NULL) && ((data = file_read(checkpoint, &bytes)) != NULL)) {
         status = gf_state_load(gf, data, bytes);
         free(data);
@@ -216,9 +215,10 @@ static gf_status generation_change(gf_context *gf, gf_status status)
 
 static gf_status train(gf_context *gf)
 {
-    gf_status status = weights_begin(gf);
-    while ((status == GF_OK) && (gf_steps(gf) < steps)) {
-        status = step(gf);
+    gf_status status = GF_OK;
+    addresses_ask(gf);
+    while (!gf_weights_common(gf) || (gf_steps(gf) < steps)) {
+        status = gf_weights_common(gf) ? step(gf) : weights_begin(gf);
         while ((status < 0) || (gf_regroup_due(gf) > 0)) {
             gf_status changed = generation_change(gf, status);
             /* not of the kind that others survive */

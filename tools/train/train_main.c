@@ -131,9 +131,18 @@ static int look_ahead(struct train *train)
     return (failed != 0.0f) ? -1 : 0;
 }
 
+/* Once more with whoever is left if somebody dies on the way. */
+static gf_status begin(struct train *train)
+{
+    gf_status status;
+    while ((status = train_begin(train)) < 0)
+        if ((status = train_shrink(train, status)) < 0) break;
+    return status;
+}
+
 static int train_all(struct train *train)
 {
-    gf_status status = gf_rejoined(train->gf) ? train_joiner(train) : train_begin(train);
+    gf_status status = gf_rejoined(train->gf) ? train_joiner(train) : begin(train);
     if ((status >= 0) && !gf_rejoined(train->gf)) {
         status = train_resume(train);
         train->step = train->step_first;

@@ -180,6 +180,7 @@ static gf_status weights_draw(struct train *train)
 gf_status train_begin(struct train *train)
 {
     train_pools(train);
+    if (gf_weights_common(train->gf)) return stats_begin(train); /* a regroup gave them */
     /* own rows are drawn with all others */
     bool draws = (train->rank == 0) || (train->options->split != NULL);
     gf_status status = draws ? weights_draw(train) : GF_OK;

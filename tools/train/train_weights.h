@@ -25,7 +25,7 @@ const float *train_weight(struct train *train, uint32_t tensor);
 uint64_t train_weights_hash(struct train *train);
 /* A step of this rank's part of the batch. */
 gf_status train_step_begin(struct train *train);
-/* The weights of rank 0 on all ranks. */
+/* The weights of rank 0 on all ranks, unless a regroup has given them the same. */
 gf_status train_begin(struct train *train);
 /* The rest of it for a process that comes back and has been given the weights. */
 gf_status train_begin_joiner(struct train *train);

@@ -1,0 +1,288 @@
+/* A death at each moment of gf_broadcast_weights(), before the first step and after some: all that
+ * go on hold one rank's values, whole, whatever the program does after the regroup. Ranks begin
+ * with values of their own, and call it at different times. */
+#include "firmware-tests/support/suite.h"
+#include "firmware-tests/support/elastic.h"
+#include "lib/context.h"
+
+#define RANKS 4u
+#define LARGE 1031u /* words of a region that travels from where it lies, and has a rest */
+#define US UINT64_C(1000)
+#define LATER 3u /* after so many steps a program broadcasts once more */
+#define NOBODY RANKS
+#define ORDERS 4u
+
+enum program {
+    ASKS,    /* gf_weights_common(), before it broadcasts */
+    REPEATS, /* where gf_steps() is 0 after a regroup */
+    GOES_ON, /* never broadcasts again */
+    TWICE,   /* likewise, and has broadcast before */
+    AT_STEP, /* broadcasts at step LATER alone; all began with the same values */
+    PROGRAMS
+};
+
+static struct job {
+    struct gf_state_extra extra[2];
+    uint16_t large[LARGE * 2u + 1u];
+    uint16_t small;
+    struct gf_cast cast;
+    bool calls;       /* gf_broadcast_weights() is under way */
+    uint32_t called;  /* and was so often, in this process */
+    uint32_t changes; /* regroups before the last call */
+} jobs[RANKS];
+
+static enum program program;
+static uint64_t began_ns; /* all may call it; 0: not yet */
+static uint32_t lag_order;
+static struct {
+    uint32_t rank;
+    uint64_t after_us;
+} deaths[2];
+static uint32_t restarted; /* who is started again after the deaths; NOBODY */
+static uint64_t ended_jobs, given, begun_anew;
+
+static void vary(uint32_t rank, struct gf_config *config, const struct gf_tensor **t,
+                 uint32_t *tensor_count)
+{
+    struct job *job = &jobs[rank];
+    job->extra[0] = (struct gf_state_extra){"large", job->large, sizeof job->large};
+    job->extra[1] = (struct gf_state_extra){"small", &job->small, sizeof job->small};
+    config->state_extra = job->extra;
+    config->state_extra_count = 2;
+}
+
+static float *weights(const gf_context *gf)
+{
+    return (float *)(uintptr_t)gf->optimizer.weight;
+}
+
+static void draw(gf_context *gf, struct job *job, uint16_t value)
+{
+    for (uint64_t i = 0; i < gf->pool.elem_count; i++) weights(gf)[i] = (float)value;
+    for (uint32_t i = 0; i < LENGTH(job->large); i++) job->large[i] = value;
+    job->small = value;
+}
+
+/* They are one rank's, and the 16-bit copies are theirs. */
+static void expect_whole(gf_context *gf, const struct job *job)
+{
+    const uint16_t *half = (const uint16_t *)(uintptr_t)gf->optimizer.half;
+    const float value = (float)job->small;
+    for (uint32_t i = 0; i < LENGTH(job->large); i++) assert_int_equal(job->large[i], job->small);
+    for (uint64_t i = 0; i < gf->pool.elem_count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &value, sizeof bits);
+        if ((weights(gf)[i] != value) || (half[i] != bits >> 16))
+            fail_msg("weight %u is %g (half %#x), beside %g", (unsigned)i, (double)weights(gf)[i],
+                     half[i], (double)value);
+    }
+}
+
+static bool wants_to_call(struct world *w, uint32_t rank)
+{
+    gf_context *gf = w->ranks[rank].gf;
+    struct job *job = &jobs[rank];
+    switch (program) {
+    case ASKS: return !gf_weights_common(gf);
+    case REPEATS:
+        return (gf_steps(gf) == 0) && (!job->called || (job->changes != gf->change.count));
+    case TWICE: return (gf_steps(gf) == 0) && (job->called < 2) && !gf_rejoined(gf);
+    case GOES_ON: return (gf_steps(gf) == 0) && !job->called && !gf_rejoined(gf);
+    default: return (gf_steps(gf) == LATER) && !job->called && !gf_rejoined(gf);
+    }
+}
+
+static bool all_are_there(const struct world *w)
+{
+    for (uint32_t rank = 0; rank < w->world; rank++)
+        if (((program == AT_STEP) && (gf_steps(w->ranks[rank].gf) < LATER)) ||
+            ((program == TWICE) && ((jobs[rank].called == 0) || jobs[rank].calls)))
+            return false;
+    return true;
+}
+
+/* Ranks call it one after the other, in this order, so that some have not yet as others die. */
+static bool is_late(const struct world *w, uint32_t rank)
+{
+    const uint64_t lag_us[ORDERS] = {0, rank * 40u, (RANKS - 1u - rank) * 40u, rank * 700u};
+    return gf_sim_now_ns(w->sim) < began_ns + lag_us[lag_order] * US;
+}
+
+static gf_status before(struct world *w, uint32_t rank)
+{
+    gf_context *gf = w->ranks[rank].gf;
+    struct job *job = &jobs[rank];
+    gf_status status;
+    if (!job->calls) {
+        if (!wants_to_call(w, rank)) {
+            if ((gf_steps(gf) == 0) && gf_weights_common(gf)) expect_whole(gf, job);
+            return GF_OK;
+        }
+        if ((began_ns == 0) && all_are_there(w)) began_ns = gf_sim_now_ns(w->sim);
+        bool first = (program == TWICE) && (job->called == 0);
+        /* what it answers is told by the next call, too */
+        if (!first && ((began_ns == 0) || is_late(w, rank))) {
+            (void)gf_heartbeat(gf);
+            return GF_AGAIN;
+        }
+        if ((gf_rank(gf) == 0) && (gf->error.code == GF_OK))
+            draw(gf, job, (uint16_t)(64u + gf_first_rank(gf)));
+        job->called++;
+        job->changes = gf->change.count;
+        status = gf_cast_begin(gf, 0, &job->cast);
+        job->calls = (status >= 0);
+        return (status < 0) ? status : GF_AGAIN;
+    }
+    if ((status = gf_cast_poll(gf, &job->cast)) == GF_AGAIN) return GF_AGAIN;
+    job->calls = false;
+    return (status < 0) ? status : GF_AGAIN;
+}
+
+static void die(struct world *w, uint32_t rank)
+{
+    (void)rank;
+    for (uint32_t i = 0; (began_ns != 0) && (i < LENGTH(deaths)); i++) {
+        if ((deaths[i].rank == NOBODY) ||
+            (gf_sim_now_ns(w->sim) < began_ns + deaths[i].after_us * US))
+            continue;
+        gf_sim_kill(w->sim, deaths[i].rank);
+        deaths[i].rank = NOBODY;
+    }
+}
+
+static void start(uint32_t rank)
+{
+    jobs[rank].calls = false;
+    jobs[rank].called = 0;
+    jobs[rank].small = (uint16_t)(200u + rank);
+}
+
+static struct world_setup setup_make(void)
+{
+    struct world_setup setup = elastic_setup(RANKS);
+    setup.config.optimizer.half_weights = GF_TYPE_BF16;
+    setup.vary = vary;
+    return setup;
+}
+
+/* All survivors go on alike; or, where nobody has all values and the program does not ask, all end
+ * with the same error. */
+static void expect(struct world *w, uint32_t members, const char *what)
+{
+    uint32_t first = (uint32_t)__builtin_ctz(members);
+    static const gf_status error_of[PROGRAMS] = {
+        [GOES_ON] = GF_ERR_STATE, [TWICE] = GF_ERR_STATE, [AT_STEP] = GF_ERR_DATA};
+    const gf_status ends = error_of[program];
+    if ((ends != GF_OK) && (w->ranks[first].status == ends)) {
+        for (uint32_t id = 0; id < RANKS; id++)
+            if (((members >> id) & 1u) != 0) assert_int_equal(w->ranks[id].status, ends);
+        if (ends == GF_ERR_STATE) world_expect_log(w, first, "gf_broadcast_weights() or");
+        ended_jobs++;
+        return;
+    }
+    elastic_expect(w, members, what);
+    for (uint32_t id = first; id < RANKS; id++) {
+        if (((members >> id) & 1u) == 0) continue;
+        if (jobs[id].small != jobs[first].small)
+            fail_msg("%s: members %u and %u differ", what, first, id);
+        assert_memory_equal(jobs[id].large, jobs[first].large, sizeof jobs[id].large);
+    }
+    if (jobs[first].small == 64) given++;
+    if (jobs[first].small > 64) begun_anew++;
+}
+
+static void play(uint32_t members, const char *what)
+{
+    const struct elastic_event comes[] = {{4000, restarted, START}, END};
+    struct world_setup setup = setup_make();
+    memset(jobs, 0, sizeof jobs);
+    began_ns = 0;
+    WORLD_OPEN(w, &setup);
+    for (uint32_t id = 0; id < RANKS; id++)
+        draw(w.ranks[id].gf, &jobs[id], (program == AT_STEP) ? 7 : (uint16_t)(id + 1));
+    elastic.hooks.before = before;
+    elastic.hooks.turn = die;
+    elastic.hooks.start = start;
+    elastic_run(&w, (restarted == NOBODY) ? NULL : comes, 0);
+    expect(&w, members, what);
+}
+
+TEST(a_death_in_the_first_broadcast_leaves_one_ranks_values_on_all)
+{
+    SIM_ONLY;
+    ended_jobs = given = begun_anew = 0;
+    restarted = NOBODY;
+    for (uint32_t row = 0; row < PROGRAMS * ORDERS * RANKS; row++) {
+        for (uint64_t after_us = 0; after_us < 400; after_us += 13) {
+            char what[96];
+            program = (enum program)(row % PROGRAMS);
+            lag_order = row / PROGRAMS % ORDERS;
+            deaths[0].rank = row / PROGRAMS / ORDERS;
+            deaths[0].after_us = after_us;
+            deaths[1].rank = NOBODY;
+            (void)snprintf(what, sizeof what, "program %u, order %u: rank %u dies after %u us",
+                           (unsigned)program, lag_order, deaths[0].rank, (unsigned)after_us);
+            play(0xf & ~(1u << deaths[0].rank), what);
+        }
+    }
+    /* each way out of it was met */
+    assert_true((given > 0) && (begun_anew > 0) && (ended_jobs > 0));
+}
+
+TEST(so_do_two_deaths_of_which_one_is_in_the_regroup)
+{
+    SIM_ONLY;
+    restarted = NOBODY;
+    for (uint32_t row = 0; row < 3u * RANKS * RANKS; row++) {
+        for (uint64_t later_us = 0; later_us < 3000; later_us += 211) {
+            char what[96];
+            program = (enum program)(row % 3u);
+            deaths[0].rank = row / 3u / RANKS;
+            deaths[1].rank = row / 3u % RANKS;
+            if (deaths[0].rank == deaths[1].rank) continue;
+            lag_order = (uint32_t)(later_us % 3u);
+            deaths[0].after_us = 20u + later_us % 120u;
+            deaths[1].after_us = deaths[0].after_us + later_us;
+            (void)snprintf(what, sizeof what, "program %u: rank %u dies after %u us, %u after %u",
+                           (unsigned)program, deaths[0].rank, (unsigned)deaths[0].after_us,
+                           deaths[1].rank, (unsigned)deaths[1].after_us);
+            play(0xf & ~(1u << deaths[0].rank) & ~(1u << deaths[1].rank), what);
+        }
+    }
+}
+
+/* Only the root has all values: it dies as it gives them in the regroup. */
+TEST(so_does_that_of_the_root_while_the_regroup_gives_its_values)
+{
+    SIM_ONLY;
+    restarted = NOBODY;
+    for (uint64_t after_us = 900; after_us < 2200; after_us += 9) {
+        char what[64];
+        program = (after_us % 2 == 0) ? ASKS : REPEATS;
+        lag_order = 0;
+        deaths[0].rank = 3;
+        deaths[0].after_us = 1;
+        deaths[1].rank = 0;
+        deaths[1].after_us = after_us;
+        (void)snprintf(what, sizeof what, "the root dies after %u us", (unsigned)after_us);
+        play(0x6, what);
+    }
+}
+
+TEST(who_is_started_again_before_the_first_step_has_them_too)
+{
+    SIM_ONLY;
+    for (uint32_t row = 0; row < 2u * RANKS; row++) {
+        for (uint64_t after_us = 0; after_us < 300; after_us += 29) {
+            char what[96];
+            program = (row % 2u == 0) ? ASKS : REPEATS;
+            restarted = deaths[0].rank = row / 2u;
+            lag_order = (uint32_t)(after_us % 3u);
+            deaths[0].after_us = after_us;
+            deaths[1].rank = NOBODY;
+            (void)snprintf(what, sizeof what, "program %u: rank %u dies after %u us, and comes in",
+                           (unsigned)program, restarted, (unsigned)after_us);
+            play(0xf, what);
+        }
+    }
+}

@@ -1,0 +1,165 @@
+/* gf_broadcast_weights(), and what a death in it leaves.
+ *
+ * Programs make the same calls in the same order, so two ranks that changed their weights equally
+ * often since the same whole step have the same ones. That number is what a regroup compares as
+ * `applied`: the update is one change, each broadcast another; before the first step there is no
+ * update. The root counts its broadcast as it begins and the others as they end it, so whoever has
+ * all values is ahead, and the regroup gives them to all: it ends the broadcast in its place. If
+ * nobody is left who has them, the call was never made. After a step, whoever was in it is partial,
+ * and is given the values of one that was not. Before the first step there are no such values: the
+ * number is 0 on all ranks, and gf_weights_common() says so. */
+#include "lib/core/weights.h"
+
+#include "lib/core/accessors.h"
+#include "lib/core/extra.h"
+#include "lib/core/wait.h"
+#include "drivers/base/arithmetic.h"
+
+/* ---- what is known of them ---- */
+
+static uint32_t changes(const gf_context *gf)
+{
+    bool updated = (gf_steps(gf) > 0) && !gf_step_is_unapplied(gf);
+    return gf->given.broadcasts + (updated ? 1u : 0u);
+}
+
+void gf_given_look(const gf_context *gf, struct gf_control_progress *own)
+{
+    bool has_begun = (gf_steps(gf) > 0);
+    own->applied = (gf->given.torn && !has_begun) ? 0 : changes(gf);
+    if (gf->given.torn && has_begun) own->partial = 1;
+}
+
+void gf_given_lags(gf_context *gf, const struct gf_control_progress *common)
+{
+    /* before the first step nothing is lost with them: the job begins anew, and does not end */
+    if (common->steps > 0)
+        gf->change.own.partial = 1;
+    else
+        gf->given.torn = gf->given.owed = true;
+}
+
+void gf_given_take(gf_context *gf, const struct gf_control_progress *common)
+{
+    gf->given.broadcasts = common->applied;
+    if ((common->steps > 0) && (common->applied > 0)) gf->given.broadcasts--; /* the update */
+    if ((common->steps > 0) || (common->applied > 0)) gf->given.torn = gf->given.owed = false;
+}
+
+bool gf_weights_common(const gf_context *gf)
+{
+    return (gf != NULL) && ((gf->phase == GF_PHASE_READY) || (gf->phase == GF_PHASE_STEP)) &&
+           !gf->given.owed && ((gf_steps(gf) > 0) || (gf->given.broadcasts > 0));
+}
+
+/* ---- a broadcast of them ---- */
+
+/* GF_OK: there is no message left. */
+static gf_status cast_post(gf_context *gf, struct gf_cast *cast)
+{
+    uint64_t words = 0;
+    gf_mem data = 0;
+    gf_status status;
+    if (cast->part == GF_CAST_WEIGHTS) {
+        data = gf->optimizer.weight;
+        words = (data != 0) ? gf->pool.elem_count : 0;
+        cast->part = GF_CAST_BULK;
+    }
+    if ((words == 0) && (cast->part == GF_CAST_BULK)) {
+        words = gf_extra_bulk(gf, &cast->first, &data);
+        if (words == 0) {
+            cast->part = GF_CAST_RESTS;
+            cast->first = cast->end = 0;
+        }
+    }
+    if ((words == 0) && (cast->part == GF_CAST_RESTS)) {
+        words = gf_extra_rests(gf, cast->first, &cast->end);
+        data = (gf_mem)(uintptr_t)gf->extra_stage;
+        if (words == 0) return GF_OK;
+        if (gf->rank == cast->root) gf_extra_rests_move(gf, cast->first, cast->end, true);
+    }
+    status = gf_broadcast(gf, data, words, GF_TYPE_F32, cast->root, &cast->request);
+    if (status < 0) return status;
+    cast->posted = true;
+    return GF_AGAIN;
+}
+
+/* All messages of this rank have ended. */
+static gf_status cast_end(gf_context *gf, const struct gf_cast *cast)
+{
+    gf_status status;
+    if (gf->rank == cast->root) return GF_OK;
+    if ((gf->optimizer.half != 0) && ((status = gf_weights_written(gf)) < 0)) return status;
+    gf->given.torn = gf->given.owed = false;
+    gf->given.broadcasts++;
+    return GF_OK;
+}
+
+gf_status gf_cast_poll(gf_context *gf, void *arg)
+{
+    struct gf_cast *cast = arg;
+    gf_status status = GF_AGAIN;
+    while (status == GF_AGAIN) {
+        if (cast->posted) {
+            if ((status = gf_request_poll(gf, &cast->request)) != GF_OK) return status;
+            cast->posted = false;
+            if (cast->part == GF_CAST_RESTS) {
+                gf_extra_rests_move(gf, cast->first, cast->end, false);
+                cast->first = cast->end;
+            }
+        }
+        status = cast_post(gf, cast);
+    }
+    return (status < 0) ? status : cast_end(gf, cast);
+}
+
+static gf_status cast_check(gf_context *gf)
+{
+    gf_status status = gf_enter(gf);
+    if (status < 0) {
+        /* a failure came first */
+        if ((status != GF_ERR_PARAM) && (status != GF_ERR_STATE)) gf->given.owed = true;
+        return status;
+    }
+    if (!gf_requests_idle(gf))
+        return gf_refuse(gf, GF_ERR_STATE, "gf_broadcast_weights: requests are under way");
+    if (gf->requests.used == (1u << GF_REQUESTS_MAX) - 1)
+        return gf_refuse(gf, GF_ERR_STATE,
+                         "gf_broadcast_weights: %u requests have ended that nobody has asked for",
+                         GF_REQUESTS_MAX);
+    if (!gf_has_weights(gf))
+        return gf_refuse(gf, GF_ERR_STATE,
+                         "gf_broadcast_weights: the library knows no weights: optimizer.kind is "
+                         "none and state_extra is empty; gf_broadcast() sends other memory");
+    if ((gf->config.state_extra_count > 0) && gf_step_is_unapplied(gf))
+        return gf_refuse(gf, GF_ERR_STATE,
+                         "gf_broadcast_weights: step %llu was not applied, and state_extra may be "
+                         "half written; " GF_APPLY_FIRST,
+                         (unsigned long long)gf->step.number);
+    return GF_OK;
+}
+
+gf_status gf_cast_begin(gf_context *gf, uint32_t root, struct gf_cast *cast_out)
+{
+    gf_status status = cast_check(gf);
+    if (status < 0) return status;
+    *cast_out = (struct gf_cast){.root = root, .part = GF_CAST_WEIGHTS};
+    if ((status = cast_post(gf, cast_out)) < 0) return status;
+    if (gf->rank != root) {
+        gf->given.torn = gf->given.owed = true;
+        return status;
+    }
+    /* a regroup that gives all ranks its weights gives them its 16-bit copy, too */
+    if ((gf->optimizer.half != 0) && (gf_weights_written(gf) < 0)) return gf->error.code;
+    gf->given.torn = gf->given.owed = false;
+    gf->given.broadcasts++;
+    return status;
+}
+
+gf_status gf_broadcast_weights(gf_context *gf, uint32_t root)
+{
+    GF_COMPUTES();
+    struct gf_cast cast;
+    gf_status status = gf_cast_begin(gf, root, &cast);
+    return (status < 0) ? status : gf_wait(gf, gf_cast_poll, &cast);
+}
