@@ -114,7 +114,7 @@ size_t states_saved_max(void);
 size_t states_save(void *to);
 void states_restore(const void *from);
 /* Of what matters: times as spans, nothing that was used up. */
-uint64_t states_hash(void);
+uint64_t states_hash(uint32_t left);
 void *states_member(uint32_t proc);
 bool states_is_far(void); /* beyond what the tables hold: the schedule is given up */
 
@@ -140,12 +140,16 @@ struct states_found {
     const char *broken; /* the rule, or NULL */
     bool ended;         /* all was searched, and not only `transitions` of it */
     uint32_t deepest;
+    uint64_t dropped; /* states that had no room any more: they may be gone into again */
 };
 #define STATES_ALL 255u
 extern uint32_t states_seen_bits; /* so many states are remembered, a power of two, 8 bytes each */
 /* All schedules with up to so many choices beside the default ones. */
 struct states_found states_search(const struct states_limits *limits, uint32_t deviations,
                                   uint64_t transitions_max);
+/* Of these those whose first choice of this kind is the part-th of each `count`. */
+struct states_found states_search_part(const struct states_limits *limits, uint32_t deviations,
+                                       uint64_t transitions_max, uint32_t part, uint32_t count);
 /* What is searched, the quick ones first. */
 struct states_job {
     const char *name;

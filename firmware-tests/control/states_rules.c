@@ -128,7 +128,7 @@ static void generation_begin(uint32_t own)
     bool alone = is_alone();
     if (alone) memset(states->begun, 0, sizeof states->begun);
     for (uint32_t i = 0; alone && (i < states->proc_count); i++)
-        states->procs[i].is_old = (states->procs[i].number != 0);
+        states->procs[i].is_old = (states->procs[i].number != 0) || is_replaced(i);
     states_rule(generation->number > proc->number, "the numbers of a process grow");
     uint32_t ids = 0;
     for (uint32_t rank = 0; rank < generation->world; rank++) {
@@ -138,18 +138,21 @@ static void generation_begin(uint32_t own)
         list = gf_fnv_word(list, proc_at(own, rank));
     }
     states_rule(proc_at(own, generation->rank) == own, "a process has its own rank");
-    states_rule((states->begun[number].list == 0) || (states->begun[number].list == list),
-                "a number has one list");
-    states->begun[number].list = list;
+    /* A process whose launcher has said that it was reaped, and that was stopped meanwhile, may
+     * still find the GO of the job before: it is alone in that, and votes of the others are old. */
+    bool is_before = proc->is_old && is_replaced(own);
     bool is_old = proc->is_old || is_replaced(own);
+    uint64_t *begun = is_before ? &list : &states->begun[number].list;
+    states_rule((*begun == 0) || (*begun == list), "a number has one list");
+    *begun = list;
     states_rule(alone || is_old || (proc->steps <= generation->progress.steps + 1),
                 "a generation loses no more than the step that was under way");
     proc->number = generation->number;
-    proc->is_old = false;
+    proc->is_old = is_before;
     proc->voted = generation->progress.steps;
     proc->vote_waiting = 0;
     proc->stuck_ns = states->now_ns;
-    state_begin(proc, generation, &states->begun[number].state);
+    state_begin(proc, generation, is_before ? &proc->state : &states->begun[number].state);
 }
 
 /* The lead broadcasts what is common; a vote is cast once a process has it. */

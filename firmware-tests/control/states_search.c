@@ -6,12 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define STATES_LEFT_MAX 7u
 #define DEPTH 4000u /* of a schedule that is searched whole; another's is its deviations */
 
 static struct states_found found;
 static uint64_t most;
 static struct states_choice path[DEPTH];
-static char texts[DEPTH][STATES_TEXT_BYTES];
 static uint32_t path_count;
 static struct states_limits path_limits;
 
@@ -46,6 +46,7 @@ static bool was_seen(uint64_t hash, uint32_t left)
         *slot = key | (left + 1 > 255 ? 255 : left + 1);
         return false;
     }
+    found.dropped++;
     seen[at] = key | (left + 1 > 255 ? 255 : left + 1);
     found.states++;
     return false;
@@ -60,10 +61,7 @@ static bool is_at_end(void)
 
 static void go(const struct states_choice *choice)
 {
-    if (path_count < DEPTH) {
-        path[path_count] = *choice;
-        states_text(choice, texts[path_count]);
-    }
+    if (path_count < DEPTH) path[path_count] = *choice;
     path_count++;
     if (path_count > found.deepest) found.deepest = path_count;
     found.transitions++;
@@ -89,6 +87,12 @@ static bool is_like_another(const struct states_choice *choice)
     return (choice->of == 1); /* 2 stands for it */
 }
 
+/* The first choice beside the default ones is of part n, counted through: each part is searched by
+ * itself, with all that may follow. A state of the default schedule is noted as seen though a part
+ * goes on from it with its own choices alone: the other parts do with theirs. */
+static uint32_t part, part_count = 1;
+static uint64_t firsts;
+
 static void explore(uint32_t left, uint32_t level);
 
 static void alternatives(const struct states_choice *choices, uint32_t count, uint32_t left,
@@ -100,20 +104,37 @@ static void alternatives(const struct states_choice *choices, uint32_t count, ui
     (void)states_save(saved);
     for (uint32_t i = 1; (i < count) && !is_at_end(); i++) {
         if (is_like_another(&choices[i])) continue;
+        if ((level == 0) && (firsts++ % part_count != part)) continue;
         go(&choices[i]);
         if (!is_at_end()) explore((left == STATES_ALL) ? left : left - 1, level + 1);
-        if (found.broken != NULL) return;
+        if (found.broken != NULL) return; /* the path shows it */
         path_count = kept;
         states_restore(saved);
     }
 }
 
+static uint64_t went[STATES_LEFT_MAX + 1][DEPTH]; /* where explore() is, by what is left */
+
+/* By default alone it comes back to where it was: nobody does anything any more. */
+static bool goes_round(uint64_t hash, uint32_t left, uint32_t count)
+{
+    for (uint32_t i = 0; (left <= STATES_LEFT_MAX) && (i < count); i++)
+        if (went[left][i] == hash) return true;
+    return false;
+}
+
 static void explore(uint32_t left, uint32_t level)
 {
     struct states_choice choices[STATES_CHOICES];
-    while (!is_at_end()) {
+    for (uint32_t gone = 0; !is_at_end(); gone++) {
         if (states_is_far()) found.broken = "the numbers of generations do not run away";
-        if (is_at_end() || was_seen(states_hash(), left)) return;
+        if (is_at_end()) return;
+        uint64_t hash = states_hash(left);
+        if (was_seen(hash, left)) {
+            if (goes_round(hash, left, gone)) found.broken = "the job goes on, or ends";
+            return;
+        }
+        if ((left <= STATES_LEFT_MAX) && (gone < DEPTH)) went[left][gone] = hash;
         uint32_t count = states_choices(choices);
         if (count == 0) {
             states_rules_end();
@@ -139,6 +160,15 @@ static void begin(const struct states_limits *limits, uint64_t transitions_max)
 struct states_found states_search(const struct states_limits *limits, uint32_t deviations,
                                   uint64_t transitions_max)
 {
+    return states_search_part(limits, deviations, transitions_max, 0, 1);
+}
+
+struct states_found states_search_part(const struct states_limits *limits, uint32_t deviations,
+                                       uint64_t transitions_max, uint32_t of, uint32_t count)
+{
+    part = of;
+    part_count = count;
+    firsts = 0;
     seen_clear();
     begin(limits, transitions_max);
     explore(deviations, 0);
@@ -245,10 +275,12 @@ struct states_found states_walk(uint64_t seed, uint64_t transitions_max)
 
 void states_found_show(void)
 {
+    static char texts[DEPTH][STATES_TEXT_BYTES];
     uint32_t count = (path_count < DEPTH) ? path_count : DEPTH;
     states_logs = (getenv("GF_TEST_LOG") != NULL);
     states_open(&path_limits);
     for (uint32_t i = 0; i < count; i++) {
+        states_text(&path[i], texts[i]);
         if (states_logs) printf("%s\n", texts[i]);
         states_step(&path[i]);
     }

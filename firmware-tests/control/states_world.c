@@ -871,6 +871,17 @@ static uint64_t coordinator_hash(void)
     return hash;
 }
 
+static uint64_t bytes_mix(uint64_t hash, const unsigned char *data, size_t bytes)
+{
+    for (; bytes >= 8; bytes -= 8, data += 8) {
+        uint64_t word;
+        memcpy(&word, data, sizeof word);
+        hash = mix(hash, word);
+    }
+    for (; bytes > 0; bytes--) hash = mix(hash, *data++);
+    return hash;
+}
+
 /* The bytes of a frame but those that are spans of time or texts. */
 static uint64_t frame_hash(uint64_t hash, const struct frame *frame)
 {
@@ -878,9 +889,19 @@ static uint64_t frame_hash(uint64_t hash, const struct frame *frame)
     if ((frame->kind == CONTROL_ERROR) || (frame->kind == CONTROL_REFUSED)) bytes = 16;
     if ((frame->kind == CONTROL_STATUS) || (frame->kind == CONTROL_POSITION)) bytes = 28;
     if (frame->kind == CONTROL_OFFER) bytes = 66;
-    hash = mix(hash, frame->kind);
-    for (size_t i = 0; (i < bytes) && (i < frame->bytes); i++) hash = mix(hash, frame->payload[i]);
-    return hash;
+    if (bytes > frame->bytes) bytes = frame->bytes;
+    return bytes_mix(mix(hash, frame->kind | (uint64_t)bytes << 16), frame->payload, bytes);
+}
+
+/* Of all pipes that have something, so many come before this one. */
+static uint32_t before_count(const struct states_pipe *pipe)
+{
+    uint32_t before = 0;
+    for (uint32_t i = 0; i < STATES_CONNS; i++)
+        for (uint32_t k = 0; states->conns[i].used && (k < 2); k++)
+            before +=
+                (states->conns[i].to[k].order < pipe->order) && has_next(&states->conns[i], k);
+    return before;
 }
 
 static uint64_t conn_hash(uint64_t hash, uint32_t at)
@@ -892,44 +913,53 @@ static uint64_t conn_hash(uint64_t hash, uint32_t at)
     if (!conn->used) return hash;
     for (uint32_t way = 0; way < 2; way++) {
         const struct states_pipe *pipe = &conn->to[way];
-        uint32_t before = 0; /* of all that have something, which come first */
-        for (uint32_t i = 0; i < STATES_CONNS; i++)
-            for (uint32_t k = 0; k < 2; k++)
-                before +=
-                    has_next(&states->conns[i], k) && (states->conns[i].to[k].order < pipe->order);
+        uint32_t before = has_next(conn, way) ? before_count(pipe) : 0;
         hash = mix(hash, (uint64_t)pipe->count | (uint64_t)pipe->ended << 8 |
                              (uint64_t)pipe->lost << 9 | (uint64_t)pipe->end << 10 |
-                             (uint64_t)(has_next(conn, way) ? before : 0) << 16);
+                             (uint64_t)before << 16);
         if (pipe->lost) hash = mix(hash, span(states->now_ns, conn->half_ns));
         for (uint32_t i = 0; i < pipe->count; i++) hash = frame_hash(hash, &frames[at][way][i]);
     }
     return hash;
 }
 
+/* Of one that is dead only its votes, its wish to leave and whose place it had are looked at. */
 static uint64_t proc_hash(uint64_t hash, uint32_t at)
 {
     const struct states_proc *proc = &states->procs[at];
-    hash = mix(hash, (uint64_t)proc->alive | (uint64_t)proc->stopped << 1 |
-                         (uint64_t)proc->excused << 2 | (uint64_t)proc->leaves << 3 |
-                         (uint64_t)proc->has_state << 4 | (uint64_t)proc->is_old << 5 |
-                         (uint64_t)proc->closed << 6 | (uint64_t)proc->rejoins << 7 |
-                         (uint64_t)proc->id << 8 | (uint64_t)proc->number << 16);
-    hash = mix(hash, proc->steps | proc->voted << 16 | (uint64_t)proc->vote_waiting << 32);
+    hash = mix(hash, (uint64_t)proc->alive | (uint64_t)proc->leaves << 1 |
+                         (uint64_t)proc->rejoins << 2 | (uint64_t)proc->id << 8 |
+                         (uint64_t)proc->number << 16);
+    hash = mix(hash, proc->voted | (uint64_t)proc->vote_waiting << 32);
     if (!proc->alive) return hash;
-    hash = mix(hash, span(states->now_ns, proc->stuck_ns));
+    hash = mix(hash, (uint64_t)proc->stopped | (uint64_t)proc->excused << 1 |
+                         (uint64_t)proc->has_state << 2 | (uint64_t)proc->is_old << 3 |
+                         (uint64_t)proc->closed << 4 | proc->steps << 16);
+    hash = mix(hash, within(states->now_ns, proc->stuck_ns, EXCHANGE_NS + 1));
     if (proc->stopped) hash = mix(hash, span(states->now_ns, proc->stopped_ns));
     return mix(hash, states_member_hash(member_at(at), states->now_ns));
 }
 
-uint64_t states_hash(void)
+/* With so many choices left no act can be taken more often than that. */
+static uint64_t limits_hash(uint64_t hash, uint32_t left)
 {
-    uint64_t hash = 1;
-    const unsigned char *limits = (const unsigned char *)&states->limits;
-    for (size_t i = 0; i < sizeof states->limits; i++) hash = mix(hash, limits[i]);
+    struct states_limits limits = states->limits;
+    uint8_t *acts[] = {&limits.kills, &limits.starts,   &limits.cuts, &limits.halves, &limits.stops,
+                       &limits.halts, &limits.crashes,  &limits.asks, &limits.leaves, &limits.byes,
+                       &limits.edges, &limits.gives_up, &limits.lates};
+    for (size_t i = 0; i < sizeof acts / sizeof acts[0]; i++)
+        if (*acts[i] > left) *acts[i] = (uint8_t)left;
+    hash = bytes_mix(hash, (const unsigned char *)&limits, sizeof limits);
+    return mix(hash, (limits.asks > 0) && (states->asked > 0)); /* the second ends a job */
+}
+
+uint64_t states_hash(uint32_t left)
+{
+    uint64_t hash = limits_hash(1, left);
     if (states->halted) hash = mix(hash, span(states->now_ns, states->halted_ns));
     hash = mix(hash, (uint64_t)states->lives | (uint64_t)states->is_down << 1 |
                          (uint64_t)states->is_over << 2 | (uint64_t)states->proc_count << 8 |
-                         (uint64_t)states->passes << 16 | (uint64_t)states->asked << 40);
+                         (uint64_t)(left == STATES_ALL ? states->passes : 0) << 16);
     for (uint32_t i = 0; i < STATES_IDS; i++) hash = mix(hash, states->edges[i]);
     if (states->lives)
         hash = mix(hash, coordinator_hash());
