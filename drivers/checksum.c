@@ -6,9 +6,9 @@
  * to three times as fast as the way below.
  *
  * The CRC instruction takes a word each cycle and gives its result three cycles later. So large
- * data is read in three stripes at once, and the three results are joined: the remainder of a stripe
- * is multiplied by x to the number of bits that follow it, modulo the polynomial, and added to
- * that of the next stripe. */
+ * data is read in three stripes at once, and the three results are joined: the remainder of a
+ * stripe is multiplied by x to the number of bits that follow it, modulo the polynomial, and added
+ * to that of the next stripe. */
 #include "drivers/checksum.h"
 
 #include <stdbool.h>

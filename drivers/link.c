@@ -377,29 +377,31 @@ static bool goes_in_node(const struct gf_link *link, uint32_t peer, gf_mem data)
            !(link->reaches_device && (data - front->setup.device < front->setup.device_bytes));
 }
 
+static inline gf_status post(struct gf_link *link, uint32_t peer, uint64_t tag, gf_mem data,
+                             size_t size_bytes, struct gf_req *req, bool is_send)
+{
+    const struct gf_front *front = link->front;
+    struct node_req *in_node = (struct node_req *)req;
+    void *memory = (void *)(uintptr_t)data;
+    if (!may_post(front, peer, tag, size_bytes)) return post_refuse(link, peer, tag, size_bytes);
+    in_node->head.in_node = goes_in_node(link, peer, data);
+    if (!in_node->head.in_node)
+        return (is_send ? front->driver->send_post
+                        : front->driver->recv_post)(link, peer, tag, data, size_bytes, req);
+    return is_send ? gf_node_send_post(front->node, peer, tag, memory, size_bytes, &in_node->node)
+                   : gf_node_recv_post(front->node, peer, tag, memory, size_bytes, &in_node->node);
+}
+
 static gf_status front_send(struct gf_link *link, uint32_t to, uint64_t tag, gf_mem data,
                             size_t size_bytes, struct gf_req *req)
 {
-    struct node_req *in_node = (struct node_req *)req;
-    if (!may_post(link->front, to, tag, size_bytes)) return post_refuse(link, to, tag, size_bytes);
-    in_node->head.in_node = goes_in_node(link, to, data);
-    if (!in_node->head.in_node)
-        return link->front->driver->send_post(link, to, tag, data, size_bytes, req);
-    return gf_node_send_post(link->front->node, to, tag, (const void *)(uintptr_t)data, size_bytes,
-                             &in_node->node);
+    return post(link, to, tag, data, size_bytes, req, true);
 }
 
 static gf_status front_recv(struct gf_link *link, uint32_t from, uint64_t tag, gf_mem data,
                             size_t size_bytes, struct gf_req *req)
 {
-    struct node_req *in_node = (struct node_req *)req;
-    if (!may_post(link->front, from, tag, size_bytes))
-        return post_refuse(link, from, tag, size_bytes);
-    in_node->head.in_node = goes_in_node(link, from, data);
-    if (!in_node->head.in_node)
-        return link->front->driver->recv_post(link, from, tag, data, size_bytes, req);
-    return gf_node_recv_post(link->front->node, from, tag, (void *)(uintptr_t)data, size_bytes,
-                             &in_node->node);
+    return post(link, from, tag, data, size_bytes, req, false);
 }
 
 static gf_status front_test(struct gf_link *link, struct gf_req *req)

@@ -14,8 +14,9 @@
 extern "C" {
 #endif
 
-/* A tag names generation, step, buffer and message; the driver adds the sender. Two messages under way
- * between the same ranks never share a tag, so a lost one is never mistaken for the next. 51 bits:
+/* A tag names generation, step, buffer and message; the driver adds the sender. Two messages under
+ * way between the same ranks never share a tag, so a lost one is never mistaken for the next. 51
+ * bits:
  *     generation 7 | step 12 | buffer 15 | message 17     (each modulo its width)
  * Fused buffers are numbered from 0; numbers from GF_TAG_BUFFER_OTHER up are vote, norms and public
  * requests. */

@@ -79,10 +79,10 @@ struct gf_coll {
     const uint32_t *ranks;
     uint32_t size;  /* ranks in the group */
     uint32_t index; /* this rank in the group */
-    /* NULL, or gf_flow_async: element ops are done asynchronously, after `event` of the queue's device. Data
-     * and staging are then device memory, which the link reaches. What was to be done to data
-     * before start is done; what is queued when the collective fails is the owner's to wait for. Of
-     * kinds made of rounds (flow.h), without reduce, and of gf_coll_direct_device. */
+    /* NULL, or gf_flow_async: element ops are done asynchronously, after `event` of the queue's
+     * device. Data and staging are then device memory, which the link reaches. What was to be done
+     * to data before start is done; what is queued when the collective fails is the owner's to wait
+     * for. Of kinds made of rounds (flow.h), without reduce, and of gf_coll_direct_device. */
     gf_status (*async)(struct gf_coll *coll, uint64_t now_ns);
     uint32_t event;
     uint64_t timeout_ns; /* without any progress */
@@ -149,8 +149,8 @@ struct gf_coll_kind {
                  struct gf_coll_need *need_out);
     /* Sets up its part; posts no message. GF_OK, with start_progressed, or an error. */
     gf_status (*start)(struct gf_coll *coll);
-    /* As far as it goes, at most about a slice: GF_AGAIN, GF_OK when whole, or an error. Sets moved_ns when something moved, and
-     * waits_for. */
+    /* As far as it goes, at most about a slice: GF_AGAIN, GF_OK when whole, or an error. Sets
+     * moved_ns when something moved, and waits_for. */
     gf_status (*progress)(struct gf_coll *coll, uint64_t now_ns);
 };
 

@@ -386,8 +386,8 @@ static void pull_revoked(struct gf_node *node, struct gf_node_req *req)
     req->state = REQ_LOOSE;
 }
 
-/* Copies some of a message that is matched. PROGRESS_MADE: the receive may have ended, or be REQ_LOOSE
- * because the message was cancelled; PROGRESS_NONE: there is nothing to copy yet. */
+/* Copies some of a message that is matched. PROGRESS_MADE: the receive may have ended, or be
+ * REQ_LOOSE because the message was cancelled; PROGRESS_NONE: there is nothing to copy yet. */
 static enum progress pull(struct gf_node *node, struct gf_node_req *req)
 {
     struct node_pair *pair = node_pair_of(node, req->peer);

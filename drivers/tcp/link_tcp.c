@@ -39,13 +39,13 @@
  * READYs and WANTs are no more than requests_max each, which HELLO compares.
  *
  * Why each message meets its own receive. A BEGIN meets the oldest posted receive with its tag, a
- * receive the oldest unexpected message with its tag; READY names tag and number, and MORE repeats both.
- * Two messages under way between two ranks never share a tag (link.h). Messages with the same tag
- * one after the other begin on stream 0 in the order of their posts. MORE on another stream may be
- * faster than the BEGIN before it, whose bytes its message still lacks; after a WANT no bytes are
- * lacking, so what it announced begins on stream 0, after it. Where a receive ended otherwise while
- * the peer keeps its number, UNREADY takes the number back, on the same stream after its READY; a
- * message that had met the number by then finds no receive, and its bytes are dropped.
+ * receive the oldest unexpected message with its tag; READY names tag and number, and MORE repeats
+ * both. Two messages under way between two ranks never share a tag (link.h). Messages with the same
+ * tag one after the other begin on stream 0 in the order of their posts. MORE on another stream may
+ * be faster than the BEGIN before it, whose bytes its message still lacks; after a WANT no bytes
+ * are lacking, so what it announced begins on stream 0, after it. Where a receive ended otherwise
+ * while the peer keeps its number, UNREADY takes the number back, on the same stream after its
+ * READY; a message that had met the number by then finds no receive, and its bytes are dropped.
  *
  * progress() reads from the peer whose message is awaited longest without asking epoll first, and
  * otherwise asks it once which streams are ready (edge-triggered, so nothing is armed anew).

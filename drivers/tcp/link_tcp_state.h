@@ -1,6 +1,6 @@
 /* What the files of the socket link share; tests of it include this too. The protocol is described
  * in link_tcp.c.
- *     link_tcp.c             the driver table: posting, testing, progress, sleeping, opening, closing
+ *     link_tcp.c             the driver table: posts, tests, progress, sleep, open, close
  *     link_tcp_frame.c       headers
  *     link_tcp_send.c        sending: READY and UNREADY, beginnings of messages, and their rest
  *     link_tcp_recv.c        receiving

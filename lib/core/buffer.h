@@ -37,8 +37,9 @@ float gf_buffer_factor(const gf_context *gf);
 /* What of it unpacking multiplies gradients of this type with: all or, by 1, nothing. */
 float gf_unpack_factor(const gf_context *gf, gf_type type);
 
-/* Elements that one poll takes of packing, unpacking or committing: a slice of fp32, so that none holds a
- * poll up for longer than a slice does. A device is not held up: what it is given is queued. */
+/* Elements that one poll takes of packing, unpacking or committing: a slice of fp32, so that none
+ * holds a poll up for longer than a slice does. A device is not held up: what it is given is
+ * queued. */
 uint64_t gf_slice_elems(const gf_context *gf); /* in a slice */
 uint64_t gf_poll_elems(const gf_context *gf, uint64_t left);
 

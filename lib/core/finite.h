@@ -2,9 +2,9 @@
  * unpacks, and while chunks are scored, each in a counter of its own; and what that amounts to in a
  * step, for the vote.
  *
- * A device counts asynchronously, in its own memory, in counters that begin at "none". When an operation ends
- * one copy brings them to the host, and only where something was met are they set to "none" again.
- * On the host both are the same memory, and every call is done when it returns. */
+ * A device counts asynchronously, in its own memory, in counters that begin at "none". When an
+ * operation ends one copy brings them to the host, and only where something was met are they set to
+ * "none" again. On the host both are the same memory, and every call is done when it returns. */
 #ifndef GF_FINITE_H
 #define GF_FINITE_H
 

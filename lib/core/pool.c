@@ -225,8 +225,8 @@ gf_status gf_pool_layout(const struct gf_config *config, const struct gf_tensor 
     return GF_OK;
 }
 
-/* buffers[at] is a whole run: cuts it into buffers of one length, the last may be shorter, and pairs
- * buffers and tensors. Returns how many there are. */
+/* buffers[at] is a whole run: cuts it into buffers of one length, the last may be shorter, and
+ * pairs buffers and tensors. Returns how many there are. */
 static uint32_t run_cut(const struct gf_config *config, struct gf_pool_tensor *table,
                         struct gf_buffer *buffers, uint32_t at)
 {

@@ -28,8 +28,8 @@ struct gf_buffer;
  * chunks at most. */
 #define GF_SPARSE_CHUNKS_MAX (1u << 22)
 
-/* How far a pass over the chunks of the part has come. It advances by segments: a segment is a chunk,
- * or a slice of a chunk that is larger.
+/* How far a pass over the chunks of the part has come. It advances by segments: a segment is a
+ * chunk, or a slice of a chunk that is larger.
  *
  *     chunks       |         0         |         1         |         2         |  3  |
  *     segments     |    .    .    .    |    .    .    .    |    .    .    .    |     |
@@ -124,8 +124,8 @@ gf_status gf_sparse_commit(gf_context *gf, float factor);
 
 struct gf_chunks gf_sparse_chunks(const struct gf_sparse *sparse,
                                   const struct gf_sparse_batch *batch);
-/* Scores of a batch to scores[at] and on. A run is a segment of a chunk, or whole chunks. tensor: as
- * in a pass; NULL: gradients are scored, not h'. check: counts what is not finite, or NULL. */
+/* Scores of a batch to scores[at] and on. A run is a segment of a chunk, or whole chunks. tensor:
+ * as in a pass; NULL: gradients are scored, not h'. check: counts what is not finite, or NULL. */
 gf_status gf_sparse_batch_score(gf_context *gf, struct gf_queue *queue,
                                 const struct gf_sparse_batch *batch, uint32_t at, uint32_t *tensor,
                                 struct gf_check *check);

@@ -94,9 +94,9 @@ static void scores_attribute(gf_context *gf)
     gf_finite_scored(gf, check);
 }
 
-/* Scores the segment at pass->elem. A chunk that is sent leaves nothing behind, so its score is 0 and
- * it is passed as a whole; but with local momentum scores are of gradients, and it has one, too.
- * GF_AGAIN: the segment is not ready. */
+/* Scores the segment at pass->elem. A chunk that is sent leaves nothing behind, so its score is 0
+ * and it is passed as a whole; but with local momentum scores are of gradients, and it has one,
+ * too. GF_AGAIN: the segment is not ready. */
 static gf_status segment_score(gf_context *gf, struct gf_sparse_pass *pass, uint64_t *spent)
 {
     struct gf_sparse *sparse = &gf->sparse;

@@ -10,8 +10,8 @@
  * ranks number alike. (A reduction also waits for this rank's send of its own round, which waits
  * for no arrival of that round.)
  *
- * On a device reductions are asynchronous: they are queued, and until they are done nothing may be sent
- * on and no staging slot used again. So a fifth counter runs ahead of recv_done, and the CPU
+ * On a device reductions are asynchronous: they are queued, and until they are done nothing may be
+ * sent on and no staging slot used again. So a fifth counter runs ahead of recv_done, and the CPU
  * waits for neither:
  *     recvd >= reduced >= recv_done
  * One event is enough. It covers all that was queued before it was recorded. When it is complete

@@ -69,8 +69,8 @@ struct gf_flow {
     /* gf_flow_there(). UINT32_MAX, from start on: all is there. */
     uint32_t there_round;
     uint64_t there_elems;
-    /* Where reductions are asynchronous, between recv_done and recvd: all before `reduced` is given to the
-     * device, all before `marked` is done once its event is reached. */
+    /* Where reductions are asynchronous, between recv_done and recvd: all before `reduced` is given
+     * to the device, all before `marked` is done once its event is reached. */
     struct gf_flow_at reduced;
     struct gf_flow_at marked;
     uint64_t last_reduce; /* messages up to the last one that was reduced */

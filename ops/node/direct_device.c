@@ -12,13 +12,13 @@
  * memory that is in use again. No flag could prevent that: unlike an exchange region, device memory
  * is not mapped anew.
  *
- * A device works asynchronously: an event follows what it was given, and the CPU sets a flag only once that
- * event is complete. The CPU waits for its own device by the event and for its peers by flags, and
- * only then queues the sum or the copy. No stream ever waits for another process. So streams may
- * share one of the device's work queues, launches may block, and another library's waits may stand
- * in the same queue. README.md says why this is right. A reduce-scatter ends with the second
- * barrier, and an allgather leaves out the sum and its barrier: hierarchy is made of these halves.
- * Data is complete before start. */
+ * A device works asynchronously: an event follows what it was given, and the CPU sets a flag only
+ * once that event is complete. The CPU waits for its own device by the event and for its peers by
+ * flags, and only then queues the sum or the copy. No stream ever waits for another process. So
+ * streams may share one of the device's work queues, launches may block, and another library's
+ * waits may stand in the same queue. README.md says why this is right. A reduce-scatter ends with
+ * the second barrier, and an allgather leaves out the sum and its barrier: hierarchy is made of
+ * these halves. Data is complete before start. */
 #include "ops/node/direct.h"
 
 #include "ops/ops.h"

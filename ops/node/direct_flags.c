@@ -1,14 +1,14 @@
-/* The barriers of a direct operation: flags that ranks set in each other's exchange regions. In each
- * of 2 L rows, where L operations can be under way at once (GF_DIRECT_OPS_MAX), a rank owns a slot of
- * two cache lines in each peer's region, and the peer only reads it:
+/* The barriers of a direct operation: flags that ranks set in each other's exchange regions. In
+ * each of 2 L rows, where L operations can be under way at once (GF_DIRECT_OPS_MAX), a rank owns a
+ * slot of two cache lines in each peer's region, and the peer only reads it:
  *
  *     [flag] [what operation this is] [where my data is, or the data] .. [sign of life]
  *
- * A flag holds the operation's number and counts the barriers within. It only grows, so a row
- * needs no clearing between operations, and the flag of an earlier one is never taken for one of
- * this. There are twice as many rows as operations, because a peer may still read the other words of
- * a slot when this rank is done. A rank whose operation, type or count differs is found by these words,
- * and is the culprit. */
+ * A flag holds the operation's number and counts the barriers within. It only grows, so a row needs
+ * no clearing between operations, and the flag of an earlier one is never taken for one of this.
+ * There are twice as many rows as operations, because a peer may still read the other words of a
+ * slot when this rank is done. A rank whose operation, type or count differs is found by these
+ * words, and is the culprit. */
 #include "ops/node/direct.h"
 
 #include <sched.h>

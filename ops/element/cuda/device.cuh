@@ -278,8 +278,8 @@ GF_INLINE uint64_t gf_tiles(const struct gf_chunks *chunks)
     return (chunks->chunk_elems + GF_KERNEL_TILE_ELEMS - 1) / GF_KERNEL_TILE_ELEMS;
 }
 
-/* Tile `number` of all tiles of the listed chunks: of the chunk that is listed at place `entry`, the
- * elements from `skip` on. In a packed range the chunks lie one behind the other, as they are
+/* Tile `number` of all tiles of the listed chunks: of the chunk that is listed at place `entry`,
+ * the elements from `skip` on. In a packed range the chunks lie one behind the other, as they are
  * listed; else where their numbers say. The pool's last chunk may be short, and a chunk's last tile
  * is. */
 GF_INLINE struct gf_range gf_tile_at(const struct gf_chunks *chunks, uint64_t number)

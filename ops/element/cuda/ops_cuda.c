@@ -35,7 +35,8 @@ static uint32_t threads_of(const struct gf_queue *queue, uint32_t kernel)
     return queue->block_threads;
 }
 
-/* Enough blocks for `work` threads, but no more than run at once: a thread then takes several items. */
+/* Enough blocks for `work` threads, but no more than run at once: a thread then takes several
+ * items. */
 static uint32_t blocks_for(const struct gf_queue *queue, uint32_t kernel, uint64_t work)
 {
     const uint64_t threads = threads_of(queue, kernel);

@@ -6,8 +6,8 @@
 #define SCORE_THREADS 16u /* of a group */
 #define SCORE_GROUPS (GF_KERNEL_THREADS / SCORE_THREADS)
 
-/* A chunk's sum so far: of whole segments, and of the segment under way. What is added is not negative:
- * 0 adds no bit. */
+/* A chunk's sum so far: of whole segments, and of the segment under way. What is added is not
+ * negative: 0 adds no bit. */
 struct score_sum {
     float segments, segment;
 };
@@ -29,7 +29,8 @@ GF_KERNEL_BOUND(score, score, 2)
     uint64_t chunk = (together > 1) ? blockIdx.x : gf_thread() / SCORE_THREADS;
     for (; chunk < args.chunk_count;
          chunk += (together > 1) ? gridDim.x : gf_threads() / SCORE_THREADS) {
-        /* A chunk is whole segments and a rest; a segment is runs, the last of which may be short. */
+        /* A chunk is whole segments and a rest; a segment is runs, the last of which may be short.
+         * */
         const uint64_t first = chunk * args.chunk_elems;
         const uint64_t left = args.elem_count - first;
         const uint32_t elems = (left < args.chunk_elems) ? (uint32_t)left : args.chunk_elems;

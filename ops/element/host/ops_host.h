@@ -63,8 +63,10 @@ static inline float gf_type_overflow(gf_type type)
     switch (type) {
     case GF_TYPE_F16: return 65520.0f;
     case GF_TYPE_BF16: return 0x1.ffp+127f;
-    default: return __builtin_inff();
+    case GF_TYPE_F32:
+    case GF_TYPE_COUNT: break;
     }
+    return __builtin_inff();
 }
 
 /* Bit b of bad: element `first` + b is not finite. Seldom reached. */

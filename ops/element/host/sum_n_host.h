@@ -123,9 +123,10 @@ VEC_FN gf_status sum_n(struct gf_queue *queue, const gf_mem *dst, uint32_t dst_c
     (void)queue;
     GF_ASSERT((type < GF_TYPE_COUNT) && (src_count > 0) && ((sources == NULL) || (check != NULL)));
     switch (type) {
+    case GF_TYPE_F32: sum_n_type(&range, GF_TYPE_F32, elem_count); break;
     case GF_TYPE_F16: sum_n_type(&range, GF_TYPE_F16, elem_count); break;
     case GF_TYPE_BF16: sum_n_type(&range, GF_TYPE_BF16, elem_count); break;
-    default: sum_n_type(&range, GF_TYPE_F32, elem_count); break;
+    case GF_TYPE_COUNT: break;
     }
     return GF_OK;
 }

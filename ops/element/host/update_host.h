@@ -1,4 +1,5 @@
-/* Momentum SGD in one pass. The branches on what is given are the same in each iteration of the loop. */
+/* Momentum SGD in one pass. The branches on what is given are the same in each iteration of the
+ * loop. */
 #ifndef GF_UPDATE_HOST_H
 #define GF_UPDATE_HOST_H
 #include "ops/element/host/block.h"
