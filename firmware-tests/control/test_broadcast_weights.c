@@ -126,7 +126,7 @@ static gf_status before(struct world *w, uint32_t rank)
             return GF_AGAIN;
         }
         if ((gf_rank(gf) == 0) && (gf->error.code == GF_OK))
-            draw(gf, job, (uint16_t)(64u + gf_first_rank(gf)));
+            draw(gf, job, (uint16_t)(64u + 16u * job->called + gf_first_rank(gf)));
         job->called++;
         job->changes = gf->change.count;
         status = gf_cast_begin(gf, 0, &job->cast);
@@ -256,16 +256,16 @@ TEST(so_does_that_of_the_root_while_the_regroup_gives_its_values)
 {
     SIM_ONLY;
     restarted = NOBODY;
-    for (uint64_t after_us = 900; after_us < 2200; after_us += 9) {
+    for (uint64_t after_us = 2000; after_us < 4000; after_us += 9) {
         char what[64];
         program = (after_us % 2 == 0) ? ASKS : REPEATS;
-        lag_order = 0;
-        deaths[0].rank = 3;
+        lag_order = 3; /* the others are not in it yet */
+        deaths[0].rank = 1;
         deaths[0].after_us = 1;
         deaths[1].rank = 0;
         deaths[1].after_us = after_us;
         (void)snprintf(what, sizeof what, "the root dies after %u us", (unsigned)after_us);
-        play(0x6, what);
+        play(0xc, what);
     }
 }
 
