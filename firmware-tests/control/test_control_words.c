@@ -872,7 +872,8 @@ TEST(a_generation_of_fewer_ranks_counts_each_once)
     say_position(0, 2, 1);
     say_position(2, 2, 1);
     spend(800 * CONTROL_MS);
-    found("rank 2 does not answer (asked 0.8 s ago): it is stopped or does not poll; last heard of "
+    found("rank 2 (started as rank 3) does not answer (asked 0.8 s ago): it is stopped or does not "
+          "poll; last heard of "
           "0.8 s ago in step 5, between operations");
     struct gf_coordinator_status status;
     gf_coordinator_status(world.coordinator, &status);

@@ -120,7 +120,18 @@ static bool frame_send(struct gf_coordinator *c, uint32_t id, control_frame fram
     case CONTROL_ASK: gf_put_u32(&put, c->inquiry); break;
     case CONTROL_ERROR: finding_put(c, row, &put); break;
     case CONTROL_CLOSED: gf_control_closed_walk(&(struct gf_walk){.put = &put}, &c->closed); break;
-    default: break; /* ALL_GONE has no payload */
+    case CONTROL_ALL_GONE: break; /* has no payload */
+    case CONTROL_OFFER:
+    case CONTROL_ENDPOINT:
+    case CONTROL_REFUSED: /* sent with the end of its connection: coordinator_offer.c */
+    case CONTROL_STATUS:
+    case CONTROL_FAULT:
+    case CONTROL_POSITION:
+    case CONTROL_READY:
+    case CONTROL_BYE:
+    case CONTROL_STATUS_QUERY:
+    case CONTROL_STATUS_ANSWER: /* sent at once */
+    case CONTROL_FRAME_COUNT: GF_ASSERT(false);
     }
     if (c->channel->driver->send(c->channel, row->connection, frame, c->scratch,
                                  (uint32_t)(sizeof c->scratch - put.left)) != GF_OK)

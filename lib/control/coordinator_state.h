@@ -281,6 +281,9 @@ void gf_calls_compare(struct gf_coordinator *c, struct control_row *row);
 
 /* ---- location.c ---- */
 /* "member 3 (rank 2)" of a member, "member 3" of a process that has no rank. Returns text_out. */
+/* " (started as rank 2)" where the rank in this generation is another one, else "" */
+#define CONTROL_STARTED_BYTES 40u
+const char *gf_control_started(const struct control_row *row, char text_out[CONTROL_STARTED_BYTES]);
 #define CONTROL_NAME_BYTES 40u
 const char *gf_control_name(const struct control_row *row, char text_out[CONTROL_NAME_BYTES]);
 /* "step 7, operation allreduce, buffer 3, tensor 12 "conv1.weight"" */

@@ -72,10 +72,12 @@ static void gave_up_tell(struct gf_coordinator *c, struct control_row *row,
     struct gf_error error = *seen;
     bool joins = (c->number == 0) && (row->offer.standing.generation == 0);
     uint32_t rank = joins ? row->offer.id : row->rank;
+    char started[CONTROL_STARTED_BYTES];
     if (error.code != GF_ERR_NUMERIC) {
         error.code = GF_ERR_PEER;
         error.peer = rank;
-        (void)snprintf(error.text, sizeof error.text, "rank %u gave up: %.230s", rank, seen->text);
+        (void)snprintf(error.text, sizeof error.text, "rank %u%s gave up: %.200s", rank,
+                       joins ? "" : gf_control_started(row, started), seen->text);
     }
     gf_control_decide(c, &error, joins || !control_may_be_cut(c, row->offer.id));
 }

@@ -105,10 +105,12 @@ static void others_text(const struct gf_coordinator *c, uint32_t cut, struct gf_
 {
     size_t used = strlen(error->text);
     char more[32] = "";
+    char started[CONTROL_STARTED_BYTES];
     if (!c->terms.elastic) return; /* nobody goes on */
     if (cut > 1) (void)snprintf(more, sizeof more, " and %u more", cut - 1);
-    (void)snprintf(error->text + used, sizeof error->text - used, "; rank %u%s is to go",
-                   error->peer, more);
+    (void)snprintf(error->text + used, sizeof error->text - used, "; rank %u%s%s is to go",
+                   error->peer, gf_control_started(&c->rows[c->rank_ids[error->peer]], started),
+                   more);
 }
 
 /* A rank that lacks something itself, as descriptors, is the culprit, whatever the others see. */

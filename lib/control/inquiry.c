@@ -62,14 +62,16 @@ static void silent_text(const struct gf_coordinator *c, const struct control_row
 {
     char location[CONTROL_LOCATION_BYTES] = "it has not said where";
     char others[40] = "";
+    char started[CONTROL_STARTED_BYTES];
     if (row->heard_report_ns != 0) gf_control_location(&row->report, location);
     if (count > 1) (void)snprintf(others, sizeof others, "; silent ranks: %u", count);
     error_out->code = GF_ERR_TIMEOUT;
     location_take(row, error_out);
     (void)snprintf(error_out->text, sizeof error_out->text,
-                   "rank %u does not answer (asked %.1f s ago): it is stopped or does not poll; "
+                   "rank %u%s does not answer (asked %.1f s ago): it is stopped or does not poll; "
                    "last heard of %.1f s ago in %s%s",
-                   row->rank, (double)(c->now_ns - c->inquiry_ns) / 1e9,
+                   row->rank, gf_control_started(row, started),
+                   (double)(c->now_ns - c->inquiry_ns) / 1e9,
                    (double)(c->now_ns - row->heard_ns) / 1e9, location, others);
 }
 
@@ -95,6 +97,7 @@ static void lag_text(const struct gf_coordinator *c, const struct control_row *r
     char location[CONTROL_LOCATION_BYTES];
     char waits[64] = "computing";
     char gap[48] = "";
+    char started[CONTROL_STARTED_BYTES];
     gf_control_location(&row->report, location);
     error_out->code = GF_ERR_TIMEOUT;
     location_take(row, error_out);
@@ -105,9 +108,9 @@ static void lag_text(const struct gf_coordinator *c, const struct control_row *r
         (void)snprintf(gap, sizeof gap, ", did not poll for %.1f s",
                        (double)row->report.unpolled_ns / 1e9);
     (void)snprintf(error_out->text, sizeof error_out->text,
-                   "rank %u is behind in %s: %s; last moved %.1f s ago%s (rank %u asked)",
-                   row->rank, location, waits, (double)row->report.unmoved_ns / 1e9, gap,
-                   c->seen_by);
+                   "rank %u%s is behind in %s: %s; last moved %.1f s ago%s (rank %u asked)",
+                   row->rank, gf_control_started(row, started), location, waits,
+                   (double)row->report.unmoved_ns / 1e9, gap, c->seen_by);
 }
 
 /* Nobody was cut in this step before, either. */

@@ -4,6 +4,15 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+/* Launchers, and gf-coordinator --status, know a process by the rank that it was started as. */
+const char *gf_control_started(const struct control_row *row, char text_out[CONTROL_STARTED_BYTES])
+{
+    text_out[0] = '\0';
+    if (row->offer.id != row->rank)
+        (void)snprintf(text_out, CONTROL_STARTED_BYTES, " (started as rank %u)", row->offer.id);
+    return text_out;
+}
+
 const char *gf_control_name(const struct control_row *row, char text_out[CONTROL_NAME_BYTES])
 {
     if (control_is_member(row))
@@ -47,6 +56,8 @@ void gf_control_loss_describe(const struct gf_coordinator *c, const struct contr
                               const char *fate, struct gf_error *error_out)
 {
     char location[CONTROL_LOCATION_BYTES];
+    char text[CONTROL_STARTED_BYTES];
+    const char *started = gf_control_started(row, text);
     const struct control_row *other = furthest_of(c, row);
     const bool reported = (row->heard_report_ns != 0);
     /* Each step ends by all votes: it was in that of the others. */
@@ -58,14 +69,14 @@ void gf_control_loss_describe(const struct gf_coordinator *c, const struct contr
     gf_control_location(&at->report, location);
     if (at != row)
         (void)snprintf(error_out->text, sizeof error_out->text,
-                       "rank %u %s%s%.55s; rank %u was in %s", row->rank, fate,
+                       "rank %u%s %s%s%.55s; rank %u was in %s", row->rank, started, fate,
                        (row->how[0] == '\0') ? "" : ": ", row->how, at->rank, location);
     else if (reported)
         (void)snprintf(error_out->text, sizeof error_out->text,
-                       "rank %u %s%s%.55s in %s (as of %.1f s ago)", row->rank, fate,
+                       "rank %u%s %s%s%.55s in %s (as of %.1f s ago)", row->rank, started, fate,
                        (row->how[0] == '\0') ? "" : ": ", row->how, location,
                        (double)(c->now_ns - row->heard_report_ns) / 1e9);
     else
-        (void)snprintf(error_out->text, sizeof error_out->text, "rank %u %s%s%.55s", row->rank,
-                       fate, (row->how[0] == '\0') ? "" : ": ", row->how);
+        (void)snprintf(error_out->text, sizeof error_out->text, "rank %u%s %s%s%.55s", row->rank,
+                       started, fate, (row->how[0] == '\0') ? "" : ": ", row->how);
 }

@@ -153,7 +153,20 @@ static void word_put(struct gf_member *member, control_frame frame, struct gf_pu
     case CONTROL_POSITION: report_put(member, put, member->inquiry); break;
     case CONTROL_FAULT: gf_control_fault_walk(&walk, &member->fault); break;
     case CONTROL_READY: gf_control_ready_walk(&walk, &member->ready); break;
-    default: gf_walk_u64(&walk, &member->report.step); break; /* BYE */
+    case CONTROL_BYE: gf_walk_u64(&walk, &member->report.step); break;
+    case CONTROL_OFFER: /* above */
+    case CONTROL_LIST:
+    case CONTROL_GO:
+    case CONTROL_REFUSED:
+    case CONTROL_WAITING:
+    case CONTROL_ASK:
+    case CONTROL_ERROR:
+    case CONTROL_ALL_GONE:
+    case CONTROL_CLOSED:
+    case CONTROL_PATIENCE:
+    case CONTROL_STATUS_QUERY:
+    case CONTROL_STATUS_ANSWER:
+    case CONTROL_FRAME_COUNT: GF_ASSERT(false);
     }
 }
 
