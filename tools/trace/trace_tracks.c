@@ -9,8 +9,8 @@ struct tracks {
     uint32_t count; /* the thread's own, 0, included */
 };
 
-/* The first track that is free by then; where all are taken the last one, where bars then cover each
- * other. */
+/* The first track that is free by then; where all are taken the last one, where bars then cover
+ * each other. */
 static uint32_t track_take(struct tracks *tracks, uint64_t begin_ns, uint64_t end_ns)
 {
     uint32_t track = 1;
