@@ -1,6 +1,7 @@
 #!/bin/sh
 # gf-train --elastic over real processes: kill -9 of any rank in the middle of a run; the others go
-# on as one world and end with the same weights, within a point of the undisturbed accuracy. RUNS a transport (default 1);
+# on as one world and end with the same weights, within a point of the undisturbed accuracy. RUNS a transport
+# (default 1);
 # what was measured is printed.
 set -u
 . firmware-tests/support/shell.sh
