@@ -53,8 +53,7 @@ static bool parts(uint32_t job_at, uint32_t count, uint32_t first, uint32_t step
     const struct states_job *job = &states_jobs[job_at];
     states_seen_bits = PARTS_BITS;
     for (uint32_t i = first; i < count; i += step) {
-        struct states_found found =
-            states_search_part(&job->limits, job->deviations, UINT64_MAX, i, count);
+        struct states_found found = states_search_part(job, i, count);
         (void)snprintf(name, sizeof name, "%s, part %u of %u, %llu dropped", job->name, i, count,
                        (unsigned long long)found.dropped);
         if (!tell(name, &found)) return false;

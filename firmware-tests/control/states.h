@@ -147,9 +147,6 @@ extern uint32_t states_seen_bits; /* so many states are remembered, a power of t
 /* All schedules with up to so many choices beside the default ones. */
 struct states_found states_search(const struct states_limits *limits, uint32_t deviations,
                                   uint64_t transitions_max);
-/* Of these those whose first choice of this kind is the part-th of each `count`. */
-struct states_found states_search_part(const struct states_limits *limits, uint32_t deviations,
-                                       uint64_t transitions_max, uint32_t part, uint32_t count);
 /* What is searched, the quick ones first. */
 struct states_job {
     const char *name;
@@ -157,6 +154,8 @@ struct states_job {
     uint32_t deviations;
     bool is_quick; /* in make check, too */
 };
+/* Of its schedules those whose first choice of this kind is the part-th of each `count`. */
+struct states_found states_search_part(const struct states_job *job, uint32_t part, uint32_t count);
 #define STATES_ANY                                                                        \
     .kills = 3, .starts = 2, .cuts = 3, .halves = 3, .stops = 2, .crashes = 1, .asks = 2, \
     .halts = 1, .leaves = 2, .byes = 2, .edges = 2, .gives_up = 1, .lates = 3

@@ -157,23 +157,30 @@ static void begin(const struct states_limits *limits, uint64_t transitions_max)
     states_open(limits);
 }
 
-struct states_found states_search(const struct states_limits *limits, uint32_t deviations,
+static struct states_found search(const struct states_limits *limits, uint32_t deviations,
                                   uint64_t transitions_max)
 {
-    return states_search_part(limits, deviations, transitions_max, 0, 1);
-}
-
-struct states_found states_search_part(const struct states_limits *limits, uint32_t deviations,
-                                       uint64_t transitions_max, uint32_t of, uint32_t count)
-{
-    part = of;
-    part_count = count;
     firsts = 0;
     seen_clear();
     begin(limits, transitions_max);
     explore(deviations, 0);
     found.ended = (found.broken == NULL) && (found.transitions < most);
     return found;
+}
+
+struct states_found states_search(const struct states_limits *limits, uint32_t deviations,
+                                  uint64_t transitions_max)
+{
+    part = 0;
+    part_count = 1;
+    return search(limits, deviations, transitions_max);
+}
+
+struct states_found states_search_part(const struct states_job *job, uint32_t of, uint32_t count)
+{
+    part = of;
+    part_count = count;
+    return search(&job->limits, job->deviations, UINT64_MAX);
 }
 
 /* ---- what is searched ---- */
