@@ -9,7 +9,7 @@
 #include "drivers/tcp/auth.h"
 
 #define GF_FRAME_MAGIC 0x56524647u /* "GFRV" */
-#define GF_FRAME_PROTOCOL 4u
+#define GF_FRAME_PROTOCOL 5u
 #define GF_FRAME_HEADER_BYTES 32u
 #define GF_FRAME_BYTES_MAX (GF_FRAME_HEADER_BYTES + GF_CHANNEL_PAYLOAD_MAX)
 

@@ -820,7 +820,8 @@ static uint64_t row_hash(uint64_t hash, const struct control_row *row, uint64_t 
                               row->offer.standing.generation,
                               row->offer.standing.list_hash,
                               row->offer.standing.listed,
-                              row->offer.standing.said};
+                              row->offer.standing.said,
+                              row->offer.standing.closed_step};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) hash = mix(hash, words[i]);
     return hash;
 }

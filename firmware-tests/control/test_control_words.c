@@ -449,8 +449,8 @@ TEST(all_close)
     heard(2, "waiting 0; closed 1 step 2");
     world.room = 1; /* the last words wait for room */
     breaks(1);
-    peers[1].offer.standing =
-        (struct control_standing){.generation = 1, .rank = 1, .world = 3, .said = CONTROL_SAID_BYE};
+    peers[1].offer.standing = (struct control_standing){
+        .generation = 1, .rank = 1, .world = 3, .said = CONTROL_SAID_BYE, .closed_step = 2};
     control_words_come(&world, &peers[1]);
     turn();
     control_words_bye(&peers[2], 1, 4);

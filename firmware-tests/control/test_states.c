@@ -110,6 +110,14 @@ static const struct {
       "deliver 1>c", "deliver 1>c",  "deliver 1<c", "pass 0 0",    "deliver 1<c", "pass 0 0",
       "deliver 1<c", "pass 0 0",     "deliver 1<c", "pass 0 0",    "deliver 1<c", "pass 0 0",
       "deliver 1<c", "continue 0 0", "deliver 0<c", "deliver 0<c", "pass 0 0",    "deliver 0>c"}},
+    /* 0 closes while there is no coordinator, and loses the one begun anew between its offer and
+     * its BYE */
+    {"an offer that says BYE counts as BYE",
+     {.ids = 2, .id_count = 2, STATES_ANY},
+     {"pass 0 0",    "deliver 0>c", "deliver 1>c", "deliver 0<c", "deliver 1<c", "deliver 0>c",
+      "deliver 1<c", "deliver 1>c", "deliver 0<c", "deliver 1<c", "crash 0 0",   "deliver 0<c",
+      "deliver 1<c", "deliver 0<c", "deliver 1<c", "pass 0 0",    "bye 0 0",     "begin 0 0",
+      "pass 0 0",    "deliver 1>c", "deliver 0>c", "cut 0 0"}},
 };
 
 TEST(schedules_that_broke_a_rule_break_none)

@@ -220,7 +220,7 @@ TEST(without_the_key_no_more_is_told_than_the_nonce_says)
         const char *text;
     } rows[] = {
         {"job", 16, 1, "job id 4711 at the coordinator, 4609 at this process"},
-        {"protocol", 4, 9, "protocol version 4 at the coordinator, 9 at this process"},
+        {"protocol", 4, 9, "protocol version 5 at the coordinator, 9 at this process"},
         {"version", 34, 1, "this process did not prove that it has this job's key"},
     };
     coordinate(key_a);

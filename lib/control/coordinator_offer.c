@@ -99,6 +99,12 @@ static void row_take(struct gf_coordinator *c, uint32_t connection,
     row->heard_ns = row->back_ns = c->now_ns;
     row->go_rank = row->go_at = 0;
     c->connection_ids[connection] = offer->id;
+    /* Who says BYE goes once it has lost the coordinator, and BYE itself may be lost with it. */
+    bool is_of_this = (c->number == 0)
+                          ? (offer->standing.generation != 0)
+                          : control_is_member(row) && (offer->standing.generation == c->number);
+    if (is_of_this && (offer->standing.said == CONTROL_SAID_BYE))
+        gf_control_bye_hear(c, row, offer->standing.closed_step);
 }
 
 /* The coordinator repeats its last word. */

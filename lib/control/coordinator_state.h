@@ -262,6 +262,8 @@ void gf_control_waits_take(struct gf_coordinator *c, struct control_row *row);
 gf_status gf_control_events(struct gf_coordinator *c, bool *more_out);
 /* The others hear that the rank of this row has closed. */
 void gf_control_closed_tell(struct gf_coordinator *c, const struct control_row *row);
+/* The member of this row has closed after so many steps: it says so itself, or its offer does. */
+void gf_control_bye_hear(struct gf_coordinator *c, struct control_row *row, uint64_t step);
 
 /* ---- coordinator_send.c ---- */
 void gf_control_post(struct control_row *row, control_frame frame);

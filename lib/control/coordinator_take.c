@@ -132,17 +132,23 @@ static bool ready_take(struct gf_coordinator *c, struct control_row *row, struct
     return true;
 }
 
-static bool bye_take(struct gf_coordinator *c, struct control_row *row, struct gf_get *get)
+void gf_control_bye_hear(struct gf_coordinator *c, struct control_row *row, uint64_t step)
 {
     char name[CONTROL_NAME_BYTES];
-    uint64_t step = gf_get_u64_bytes(get, 8);
-    if (get->bad) return false;
     row->said = CONTROL_SAID_BYE;
     row->report.step = step;
+    if (!row->closes)
+        gf_log_line(&c->setup.log, GF_LOG_INFO, "%s has closed after %llu steps",
+                    gf_control_name(row, name), (unsigned long long)step);
     row->closes = true;
-    gf_log_line(&c->setup.log, GF_LOG_INFO, "%s has closed after %llu steps",
-                gf_control_name(row, name), (unsigned long long)step);
     if (c->number != 0) gf_control_closed_tell(c, row);
+}
+
+static bool bye_take(struct gf_coordinator *c, struct control_row *row, struct gf_get *get)
+{
+    uint64_t step = gf_get_u64_bytes(get, 8);
+    if (get->bad) return false;
+    gf_control_bye_hear(c, row, step);
     if ((c->number != 0) || (row->offer.standing.generation != 0)) return true;
     row->ended = true; /* it joins no more */
     row->waits = false;

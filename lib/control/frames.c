@@ -57,7 +57,8 @@ static void standing_walk(struct gf_walk *walk, struct control_standing *standin
     static const struct gf_field fields[] = {
         GF_FIELD(control_standing, generation), GF_FIELD(control_standing, rank),
         GF_FIELD(control_standing, world),      GF_FIELD(control_standing, list_hash),
-        GF_FIELD(control_standing, said),       GF_FIELD(control_standing, listed)};
+        GF_FIELD(control_standing, said),       GF_FIELD(control_standing, closed_step),
+        GF_FIELD(control_standing, listed)};
     gf_walk_fields(walk, standing, fields, COUNT(fields));
     if ((walk->get != NULL) && (standing->said >= CONTROL_SAID_COUNT)) walk->get->bad = true;
 }

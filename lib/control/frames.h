@@ -65,12 +65,13 @@ typedef enum control_said {
 
 /* Where a process stands: what a coordinator that was begun anew learns a generation from. */
 struct control_standing {
-    uint32_t generation; /* the last one that this process was a member of; 0: none */
-    uint32_t rank;       /* its rank in it, */
-    uint32_t world;      /* the world of it, */
-    uint64_t list_hash;  /* and the hash of its list: gf_control_list_hash() */
-    uint32_t said;       /* a control_said */
-    uint32_t listed;     /* the number of the last list that it was told, begun or not */
+    uint32_t generation;  /* the last one that this process was a member of; 0: none */
+    uint32_t rank;        /* its rank in it, */
+    uint32_t world;       /* the world of it, */
+    uint64_t list_hash;   /* and the hash of its list: gf_control_list_hash() */
+    uint32_t said;        /* a control_said */
+    uint64_t closed_step; /* where that is BYE: after so many steps */
+    uint32_t listed;      /* the number of the last list that it was told, begun or not */
 };
 
 /* What a coordinator that is a process of its own cannot know: equal on all ranks. */

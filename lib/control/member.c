@@ -221,6 +221,7 @@ void gf_member_bye(struct gf_member *member)
     if ((member->state == GF_MEMBER_WORKS) && member->connected)
         member->pending |= 1u << CONTROL_STATUS;
     member->standing.said = CONTROL_SAID_BYE;
+    member->standing.closed_step = member->report.step;
     member->pending |= 1u << CONTROL_BYE;
     gf_member_enter(member, GF_MEMBER_CLOSING);
     gf_member_flush(member);
