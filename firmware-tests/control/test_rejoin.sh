@@ -51,6 +51,66 @@ stopped_before() { # rank 0 is stopped and comes in again; then another one dies
     ended_whole 3 "$whole"
 }
 
+# Rank 1 is started again, and is slow to begin: the job has ended well meanwhile, and rank 0's process too, or it ends
+# only once rank 1 waits. It is told that the job has ended, and waits for nobody.
+late() { # waits | comes
+    hold 10
+    rm -rf "$scratch"/pid.* "$scratch"/c.* "$scratch/log"
+    # shellcheck disable=SC2016,SC2086 # $$ is the rank's; words of the options
+    how=$1 timeout 200 "$BUILD/gf-run" -n 2 --restart 1 sh -c '
+        echo $$ >"$0/pid.$GF_RANK"
+        zombie() { case $(ps -o stat= -p "$(cat "$0/pid.0")") in Z*) ;; *) false ;; esac; }
+        closed() { [ -e "$0/closed" ]; }
+        if [ -n "${GF_REJOIN:-}" ]; then
+            [ $how = waits ] && ended=closed || ended=zombie
+            until $ended; do sleep 0.02; done
+            exec "$@"
+        fi
+        "$@" || exit
+        : >"$0/closed"
+        [ $how = comes ] || until "$BUILD/gf-coordinator" --status "$GF_ADDRESS" --job "$GF_JOB" 2>/dev/null |
+            grep -q "^here: 1$"; do sleep 0.02; done' \
+        "$scratch" "$held" $small --elastic --checkpoint "$scratch/c" --checkpoint-every 10 --steps 1000 \
+        --set rendezvous.join_timeout=20s --set link.idle=sleep >"$scratch/log" 2>&1 &
+    job=$!
+    until at=$(step_of "$scratch/c.0"); [ "${at:-0}" -gt 0 ]; do
+        kill -0 $job 2>/dev/null || { echo "it ended before"; show; return 1; }
+        sleep 0.01
+    done
+    signal KILL 1
+    wait_for 1 'rank 1 is started again' || return 1
+    job_end || show || return 1
+    grep -q '^\[1\].*the job has ended' "$scratch/log" || show
+}
+
+# Likewise rank 0 on node 0, whose gf-run has no rank that has ended well.
+late_on_node_0() {
+    hold 10
+    rm -rf "$scratch"/pid.* "$scratch"/c.* "$scratch"/log*
+    at=$("$BUILD/gf-run" -n 1 sh -c 'echo $GF_ADDRESS')
+    for node in 0 1; do
+        # shellcheck disable=SC2016,SC2086 # $$ is the rank's; words of the options
+        timeout 200 "$BUILD/gf-run" -n 1 --nodes 2 --node-rank $node --job 7 --listen "$at" --restart 2 sh -c '
+            echo $$ >"$0/pid.$GF_RANK"
+            [ -z "${GF_REJOIN:-}" ] || until [ -e "$0/goes" ]; do sleep 0.02; done
+            exec "$@"' "$scratch" "$held" $small --elastic --checkpoint "$scratch/c" --checkpoint-every 10 \
+            --steps 1000 --set rendezvous.join_timeout=20s --set link.idle=sleep >"$scratch/log.$node" 2>&1 &
+        [ $node -eq 1 ] || first=$!
+    done
+    second=$!
+    until at=$(step_of "$scratch/c.0"); [ "${at:-0}" -gt 0 ]; do
+        kill -0 $first 2>/dev/null || { echo "it ended before"; cat "$scratch/log.0"; return 1; }
+        sleep 0.01
+    done
+    signal KILL 0
+    let_end
+    wait $second || { echo "exit $? of node 1"; cat "$scratch/log.1"; return 1; }
+    : >"$scratch/goes"
+    wait $first
+    same 137 $? && same 1 "$(grep -c 'is started again' "$scratch/log.0")" &&
+        grep -q 'error: rank 0.*the job has ended' "$scratch/log.0" || { cat "$scratch/log.0"; return 1; }
+}
+
 alone() { # a joiner that finds nobody
     GF_REJOIN=$1 GF_RANK=1 GF_WORLD=3 GF_JOB=1 GF_ADDRESS=127.0.0.1:1 timeout 100 "$BUILD/gf-train" $small \
         --elastic --steps 10 --set rendezvous.join_timeout=300ms >"$scratch/log" 2>&1
@@ -73,6 +133,9 @@ for private in false true; do
 done
 check "3_ranks_three_deaths" twice 3 0 true
 check a_restart_after_rank_0_was_left_out stopped_before
+check who_is_late_and_waits_hears_that_the_job_has_ended late waits
+check and_who_comes_after_all_others late comes
+check and_on_a_node_where_no_rank_has_ended_well late_on_node_0
 check nobody_at_the_address alone 1 'cannot be reached'
 check what_it_is_told_is_checked alone yes "GF_REJOIN='yes': expected 0 or 1"
 finish

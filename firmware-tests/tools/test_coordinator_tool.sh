@@ -116,6 +116,11 @@ check gf_run_stays_for_a_rank_that_it_did_not_start_and_says_so by_hand
 # As it is, but for its address; srun starts one task here, whose program fails.
 mkdir "$scratch/bin"
 printf '#!/bin/sh\necho 127.0.0.1\n' >"$scratch/bin/hostname"
+mkdir "$scratch/bare"
+printf '#!/bin/sh\n' >"$scratch/bare/hostname"
+chmod +x "$scratch/bare/hostname"
+refused a_batch_script_on_a_node_without_an_address 'hostname -I names no address of this node' \
+    env PATH="$scratch/bare:$PATH" SLURM_JOB_ID=1 SLURM_NTASKS=1 bash config/job.sbatch
 printf '#!/bin/sh\nwhile [ "${1#--}" != "$1" ]; do shift; done\nexec "$@"\n' >"$scratch/bin/srun"
 cat >"$scratch/bin/gf-train" <<'END'
 #!/bin/sh

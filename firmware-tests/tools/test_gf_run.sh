@@ -117,6 +117,7 @@ check a_rank_that_a_signal_ends_is_named 3 "$(grep -c '^gf-run: rank 1 was ended
 check and_that_it_is_started_again \
     "gf-run: rank 1 is started again: try 2 of 3|gf-run: rank 1 is started again: try 3 of 3|" \
     "$(grep 'is started again' "$work/err" | one_line)"
+check and_that_it_no_longer_is 1 "$(grep -c 'gf-run: rank 1 is not started again: it failed 3 times' "$work/err")"
 # What has left its group writes on, without end: the rank that began it is started again all the same.
 writes='if [ $GF_RANK = 0 ]; then until [ -e "$1" ]; do sleep 0.02; done; exit 0; fi
     if [ -n "$GF_REJOIN" ]; then : >"$1"; exit 0; fi

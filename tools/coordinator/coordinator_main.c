@@ -177,7 +177,8 @@ static int program(int argc, char **argv)
     static const struct tool_args args = {
         .program = "gf-coordinator",
         .usage = "--listen ADDRESS --job ID --world N [--key-file FILE | --insecure] [options]\n"
-                 "       gf-coordinator --status ADDRESS --job ID [--key-file FILE | --insecure]",
+                 "       gf-coordinator --status ADDRESS --job ID [--key-file FILE | --insecure |\n"
+                 "                                                   --config FILE]",
         .about =
             "Decides who is in a job, in a process of its own, so that the job survives any of "
             "its ranks,\nwhich are told so by rendezvous.coordinator = \"separate\" or "

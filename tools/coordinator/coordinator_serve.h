@@ -33,8 +33,16 @@ gf_status coordinator_run(struct coordinator_server *server, const volatile sig_
                           char *text_out, size_t text_bytes);
 /* A generation has begun: somebody may need it. */
 bool coordinator_has_begun(const struct coordinator_server *server);
-/* How many processes of the job are connected, once all that has come was taken. */
+/* How many members are connected, once all that has come was taken; of a job that has ended: how
+ * many processes have not taken the last word. */
 uint32_t coordinator_members(struct coordinator_server *server);
+/* How many of these ranks have closed in good order: they were in the job to its end. */
+uint32_t coordinator_closed(const struct coordinator_server *server, uint32_t first,
+                            uint32_t count);
+/* The job has ended under a coordinator before this one, and no other job can begin: whoever waits
+ * here, or comes, is told so, by a coordinator_run() that returns GF_AGAIN after each poll. Where a
+ * generation has begun nothing happens. */
+void coordinator_job_has_ended(struct coordinator_server *server);
 void coordinator_close(struct coordinator_server *server);
 
 /* Asks the coordinator of a running job, and prints what it says. The exit code. */

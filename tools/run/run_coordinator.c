@@ -18,7 +18,12 @@
 /* One that ends at once would be started without end. */
 #define AGAIN_NS UINT64_C(200000000)
 #define REPORT_FD 3
+/* The job has ended well, and none of gf-run's ranks was in it by then: those that it has started
+ * again are too late. */
+#define EXIT_OTHERS_ALONE 3
 #define MEMBERS_MS 1000
+/* Of one that came too late, and does not take the last word. */
+#define LAST_WORD_NS UINT64_C(2000000000)
 /* To open it takes memory, reads a key and binds an address; a file system that hangs must not hold
  * up gf-run for ever. */
 #define REPORT_NS UINT64_C(10000000000)
@@ -33,17 +38,22 @@ static struct {
     pid_t pid;                         /* 0: it has to be started */
     int report_fd;                     /* of it */
     uint64_t started_ns;
+    uint32_t first, rank_max; /* gf-run's ranks */
     uint32_t failures, crashes;
     bool finishes;
-    bool is_again; /* one was before this one */
+    bool is_again;      /* one was before this one */
+    bool was_killed;    /* the last one that ended: it did not end with a job */
+    bool has_ended_job; /* one has ended with a job that ended well .. */
+    bool job_is_last;   /* .. after which none can begin */
 } child;
 
-static volatile sig_atomic_t finish_asked, members_asked, is_asked; /* in the child */
+static volatile sig_atomic_t finish_asked, members_asked, over_asked, is_asked; /* in the child */
 
 static void ask(int number)
 {
     if (number == SIGTERM) finish_asked = 1;
     if (number == SIGUSR1) members_asked = 1;
+    if (number == SIGUSR2) over_asked = 1;
     is_asked = 1;
 }
 
@@ -58,6 +68,22 @@ static void log_take(void *user, gf_log_level level, const char *text)
     if (bytes > 0) (void)!write(STDERR_FILENO, line, (size_t)bytes);
 }
 
+/* A job has ended well, and none can begin after it. */
+static bool child_is_over(void)
+{
+    return child.has_ended_job && child.job_is_last;
+}
+
+/* Nobody needs it any more: no job has begun, and whoever came after the last one was told so. */
+static bool child_is_done(struct coordinator_server *server)
+{
+    static uint64_t asked_ns;
+    if (!finish_asked || coordinator_has_begun(server)) return false;
+    if (asked_ns == 0) asked_ns = tool_clock_ns();
+    return !over_asked || (coordinator_members(server) == 0) ||
+           (tool_clock_ns() - asked_ns >= LAST_WORD_NS);
+}
+
 /* Until the job has ended. Asked to finish it ends at once where no job has begun. */
 static int child_run(struct coordinator_server *server)
 {
@@ -65,7 +91,8 @@ static int child_run(struct coordinator_server *server)
     gf_status status = GF_AGAIN;
     while (status == GF_AGAIN) {
         is_asked = 0; /* before a look at what was: none is missed */
-        if (finish_asked && !coordinator_has_begun(server)) return EXIT_SUCCESS;
+        if (over_asked) coordinator_job_has_ended(server);
+        if (child_is_done(server)) return EXIT_SUCCESS;
         if (members_asked) {
             members_asked = 0;
             uint32_t members = coordinator_members(server);
@@ -73,7 +100,9 @@ static int child_run(struct coordinator_server *server)
         }
         status = coordinator_run(server, &is_asked, why, sizeof why);
     }
-    return (status >= 0) ? EXIT_SUCCESS : EXIT_FAILURE;
+    if (status < 0) return EXIT_FAILURE;
+    return (coordinator_closed(server, child.first, child.rank_max) > 0) ? EXIT_SUCCESS
+                                                                         : EXIT_OTHERS_ALONE;
 }
 
 /* In the child. It is asked to end by nobody but gf-run: a terminal's signals are for the ranks. */
@@ -92,6 +121,8 @@ static void child_be(pid_t parent, int report_fd)
         if (number != SIGPIPE) (void)signal(number, SIG_DFL);
     (void)signal(SIGTERM, ask);
     (void)signal(SIGUSR1, ask);
+    (void)signal(SIGUSR2, ask);
+    over_asked = child_is_over() ? 1 : 0;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     (void)dup2(report_fd, REPORT_FD);
@@ -176,10 +207,12 @@ static void failure_tell(const struct report *report)
     if (gf_log_due(++child.failures)) line_tell("cannot start: ", report->text);
 }
 
-bool run_coordinator_begin(const struct coordinator_job *job)
+bool run_coordinator_begin(const struct coordinator_job *job, uint32_t first, uint32_t rank_max)
 {
     struct report report;
     child.job = job;
+    child.first = first;
+    child.rank_max = rank_max;
     if (child_start(&report)) return true;
     failure_tell(&report);
     run_coordinator_end();
@@ -191,6 +224,10 @@ static void end_take(int status)
 {
     char why[48];
     child.pid = 0;
+    child.was_killed = WIFSIGNALED(status);
+    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILURE;
+    if (code == EXIT_OTHERS_ALONE) child.job_is_last = true;
+    if (code != EXIT_FAILURE) child.has_ended_job = true;
     if (child.finishes && !WIFSIGNALED(status)) child.job = NULL;
     if (!WIFSIGNALED(status) || !gf_log_due(++child.crashes)) return;
     const char *name = sigabbrev_np(WTERMSIG(status));
@@ -206,6 +243,18 @@ void run_coordinator_look(void)
     if ((child.pid > 0) && (waitpid(child.pid, &status, WNOHANG) == child.pid)) end_take(status);
     if ((child.job == NULL) || (child.pid > 0) || (run_coordinator_wait(1) > 0)) return;
     if (!child_start(&report)) failure_tell(&report);
+}
+
+void run_coordinator_job_is_last(void)
+{
+    child.job_is_last = true;
+    /* one that was begun since the job ended */
+    if (child_is_over() && (child.pid > 0)) (void)kill(child.pid, SIGUSR2);
+}
+
+bool run_coordinator_job_has_ended(void)
+{
+    return child_is_over();
 }
 
 int run_coordinator_wait(int most)
@@ -236,7 +285,10 @@ uint32_t run_coordinator_members(void)
 void run_coordinator_finish(void)
 {
     child.finishes = true;
-    if (child.pid > 0) (void)kill(child.pid, SIGTERM);
+    if (child.pid > 0)
+        (void)kill(child.pid, SIGTERM);
+    else if (!child.was_killed)
+        child.job = NULL; /* it has ended with the job, and no other one was begun yet */
 }
 
 bool run_coordinator_is_needed(void)

@@ -231,6 +231,15 @@ static void crash_tell(uint32_t rank, const siginfo_t *info)
                   (info->si_code == CLD_DUMPED) ? ", core dumped" : "");
 }
 
+/* The job goes on without it, and nobody would know. */
+static void last_try_tell(const struct run_job *job, uint32_t rank, const siginfo_t *info)
+{
+    const bool succeeded = (info->si_code == CLD_EXITED) && (info->si_status == 0);
+    if ((job->restarts == 0) || succeeded || (ranks[rank].starts <= job->restarts)) return;
+    (void)fprintf(stderr, "gf-run: rank %u is not started again: it failed %u times\n",
+                  rank_first(job) + rank, ranks[rank].starts);
+}
+
 /* Marks ranks that have ended; the exit code of the first that failed, 0 if none did. Of several
  * that failed between two looks one that a signal ended goes first: the others' failures are mostly
  * its consequence. */
@@ -256,6 +265,7 @@ static int ranks_look(const struct run_job *job, bool tells, uint32_t *live_out,
             *succeeded = true;
         else
             group_end(&ranks[i]);
+        if (tells) last_try_tell(job, i, &info);
         if ((info.si_code == CLD_EXITED) && (failure == 0)) failure = info.si_status;
         if (info.si_code == CLD_EXITED) continue;
         if (crash == 0) crash = 128 + info.si_status;
@@ -270,6 +280,15 @@ static int ranks_look(const struct run_job *job, bool tells, uint32_t *live_out,
 static bool restarts(const struct run_job *job, const struct rank *rank)
 {
     return rank->ended && !rank->left && (rank->pid != 0) && (rank->starts <= job->restarts);
+}
+
+/* No other job of so many ranks can begin here, once this one has ended well: one of them has
+ * ended, and is not started again. */
+static bool job_is_last(const struct run_job *job, bool succeeded)
+{
+    bool is_last = succeeded;
+    for (uint32_t i = 0; i < job->rank_count; i++) is_last = is_last || ranks[i].left;
+    return job->elastic && is_last;
 }
 
 static bool restart_is_due(const struct run_job *job)
@@ -388,8 +407,10 @@ static void job_watch(const struct run_job *job, int *result, const struct masks
         bool ends = (*result != 0) || (signal_number != 0);
         int failure = ranks_look(job, !ends, &live, &succeeded);
         if (live > 0) run_coordinator_look();
+        if (job_is_last(job, succeeded)) run_coordinator_job_is_last();
         if (first_failure == 0) first_failure = failure;
-        if ((*result == 0) && !succeeded && (signal_number == 0) && restart_is_due(job)) {
+        bool is_over = succeeded || run_coordinator_job_has_ended();
+        if ((*result == 0) && !is_over && (signal_number == 0) && restart_is_due(job)) {
             if (failed_for_good(job, &succeeded)) break;
             if (!succeeded) live += ranks_restart(job, masks);
         }
@@ -437,7 +458,9 @@ int run_job(const struct run_job *job)
     int result = 0;
     for (uint32_t i = 0; i < 2u * RUN_RANKS_MAX; i++) sources[i].number = -1;
     signals_hold(&masks);
-    if ((job->coordinator != NULL) && !run_coordinator_begin(job->coordinator)) return EXIT_FAILURE;
+    if ((job->coordinator != NULL) &&
+        !run_coordinator_begin(job->coordinator, rank_first(job), job->rank_max))
+        return EXIT_FAILURE;
     for (uint32_t rank = 0; (rank < job->rank_count) && (result == 0); rank++)
         result = rank_start(job, rank, &masks);
     job_watch(job, &result, &masks);
