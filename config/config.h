@@ -36,7 +36,15 @@ gf_status gf_config_set_all(struct gf_config *config, const char *const *texts, 
  * do, and gives what they give.
  * own: what the program sets itself. Each member that is not zero stands over the file's; what no
  * file has (log, drivers, state_extra, pool_order) is taken from it. So it cannot set a value to
- * zero or false: for that there are the single calls. Read during the call only.
+ * zero or false. What would be wrong in silence has a flag of its own or a number that is not zero:
+ *     optimizer.kind none           GF_NEED_OWN_OPTIMIZER
+ *     loss_scale.enabled false      GF_NEED_NO_LOSS_SCALE
+ *     sparse.enabled false          GF_NEED_DENSE
+ *     exchange.average sum          GF_AVERAGE_SUM is 1
+ *     device.ordinal 0              GF_ORDINAL(0) is 1
+ * Any other (a wire of fp32, a clip_norm of 0, a constant rate, not elastic ..) is for the operator
+ * to choose; where it is not, gf_config_load(), gf_config_set() and gf_open() are called instead.
+ * Read during the call only.
  * needs: GF_NEED_.., or 0.
  * take(): memory, size_bytes of it and so aligned, or NULL, which is GF_ERR_SYSTEM; aligned_alloc()
  * is such a function. It is called once at most, and *memory_out is what it gave, the program's

@@ -107,7 +107,7 @@ char *gf_value_hint(const struct gf_setting *setting, const char *value, char *t
     if (setting->kind == GF_SETTING_TIME)
         return strcpy(text_out, "; units are ns, us, ms, s, min and h; a number alone is seconds");
     if ((setting->kind != GF_SETTING_BOOL) && (setting->kind != GF_SETTING_NAME)) return text_out;
-    for (uint64_t i = 0; i <= setting->high; i++) {
+    for (uint64_t i = setting->low; i <= setting->high; i++) {
         unsigned slips = gf_word_slips(value, names[i]);
         if (slips == nearest.slips) nearest.word = NULL; /* fp8 is no nearer to fp16 than to fp32 */
         nearest_offer(&nearest, names[i], slips);

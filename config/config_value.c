@@ -162,7 +162,7 @@ bool gf_key_set_text(const struct gf_setting *setting, struct gf_config *config,
     case GF_SETTING_REAL:
         return gf_real_read(text, &real) && gf_key_set_real(setting, config, real);
     case GF_SETTING_NAME:
-        for (number = 0; number <= setting->high; number++)
+        for (number = setting->low; number <= setting->high; number++)
             if (strcmp(text, setting->names[number]) == 0)
                 return gf_key_set_number(setting, config, number);
         return false;

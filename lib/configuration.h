@@ -189,6 +189,7 @@ gf_status gf_config_effective(const struct gf_config *config, struct gf_config *
 #define GF_NEED_HALF_WEIGHTS 0x4u  /* gf_weight_half(): optimizer.half_weights is fp16 or bf16 */
 #define GF_NEED_NO_LOSS_SCALE 0x8u /* the program never asks gf_loss_scale() */
 #define GF_NEED_RATE 0x10u         /* gf_rate(): rate.base is set */
+#define GF_NEED_DENSE 0x20u /* its optimizer is not linear in the gradient: no sparse steps */
 gf_status gf_config_need(const struct gf_config *config, uint32_t needs, char *error_out);
 /* Of the effective values that must agree on all ranks: not job, rendezvous, device, trace_records,
  * log, drivers, resolve, exchange.timeout_ns and patience_ns, nor of link devices, idle,

@@ -23,6 +23,20 @@
  *     after a step    READY, from the end of a step until the next one begins
  * A step is *applied* once gf_update() or gf_updated() was called for it, or where it was skipped.
  *
+ * What a peer's failure (GF_ERR_PEER, GF_ERR_LINK or GF_ERR_TIMEOUT) does to a call:
+ *     moves messages, so that a failure is met there: gf_.._poll(), gf_.._wait(), gf_.._wait_for(),
+ *         gf_tensor_ready() and its kind, posting a request, gf_broadcast_weights(),
+ *         gf_heartbeat(), gf_close()
+ *     returns what a call of the first line met before, and meets none itself: every other call
+ *         with a status. So once gf_step_wait() has given GF_OK, gf_gradient_norm(),
+ *         gf_gradient_clip(), gf_update(), gf_updated(), gf_state_save(), gf_state_load(),
+ *         gf_step_begin(), gf_step_samples() and gf_step_metric() return no peer's failure until
+ *         the next call of the first line
+ *     of a failure in gf_open_wait(), gf_regroup_wait() or gf_close() this rank ends; after any
+ *         other gf_regroup_begin() is valid at once in an elastic job, also while the ranks still
+ *         find out whose fault it is
+ * What a death does to the others, by its moment, is a table in RECIPE.md, section 5.
+ *
  * Words of these pages:
  *     appliance       the training program that calls the library
  *     step            one training step, whole once all ranks have its averages
@@ -176,14 +190,14 @@ gf_status gf_open_wait_for(gf_context *gf, uint64_t bound_ns);
  * coordinator runs in this process. */
 gf_status gf_close(gf_context *gf);
 
-/* The part of gf_close() that waits for the other ranks, in turns, for a caller that drives several
- * contexts from one thread. The first call ends the use of the context for everything but this and
- * gf_close().
+/* The part of gf_close() that waits for the other ranks, a poll at a time, for a caller that drives
+ * several contexts from one thread. The first call ends the use of the context for everything but
+ * this and gf_close().
  * Valid: always.
  * Returns GF_AGAIN until all have left; after anything else gf_close() waits for nobody. */
 gf_status gf_close_poll(gf_context *gf);
 
-/* The same in longer turns: gf_close_poll() until the others have left, for bound_ns at most.
+/* The same for longer: gf_close_poll() until the others have left, for bound_ns at most.
  * Blocks: up to bound_ns. Valid: always; it ends the use of the context as gf_close_poll().
  * Returns GF_AGAIN: bound_ns have passed and some have not left, call it again; else what
  * gf_close_poll() returns. */
@@ -191,9 +205,8 @@ gf_status gf_close_wait_for(gf_context *gf, uint64_t bound_ns);
 
 /* ======== 3. Who this is ======== */
 
-/* This rank, now. A new generation changes it: draw samples by what it is now, for example from
- * (gf_steps() * gf_world() + gf_rank()) * batch on, and each generation's ranks share the data
- * anew.
+/* This rank, now. A new generation changes it: draw samples by what it is now
+ * (RECIPE.md, section 3).
  * Valid: always. Returns 0 to world - 1. */
 uint32_t gf_rank(const gf_context *gf);
 
@@ -545,7 +558,10 @@ gf_mem gf_exchange_take(gf_context *gf, uint64_t size_bytes);
  * with this call is then named. The coordinator, which tells the others, must be polled, too: rank
  * 0, where it lies there. Not beside another call on this context, so not from a thread or signal
  * handler of its own.
- * Valid: OPENING, open and REGROUP, until this rank has left. */
+ * Valid: OPENING, open and REGROUP, until this rank has left.
+ * Returns GF_OK; GF_ERR_PEER, GF_ERR_LINK, GF_ERR_TIMEOUT: a peer has failed meanwhile, and
+ * gf_regroup_begin() is next in an elastic job: every other call with a status returns the same,
+ * gf_state_save() too. */
 gf_status gf_heartbeat(gf_context *gf);
 
 /* Marks the context aborted and returns. The next call on the context answers GF_ERR_ABORTED, and

@@ -93,10 +93,10 @@ typedef enum gf_algorithm {
 /* as the configuration file has it; never NULL */
 const char *gf_algorithm_name(gf_algorithm algorithm);
 
-/* What the sum over ranks is divided by. */
+/* What the sum over ranks is divided by. 0: as the configuration file says, without one a sum. */
 typedef enum gf_average {
     /* nothing: the appliance divided its loss by the global batch, so the sum is the mean */
-    GF_AVERAGE_SUM = 0,
+    GF_AVERAGE_SUM = 1,
     GF_AVERAGE_RANKS,  /* the world size */
     GF_AVERAGE_SAMPLES /* the samples of all ranks in this step, said with gf_step_samples() */
 } gf_average;

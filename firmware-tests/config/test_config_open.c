@@ -287,3 +287,38 @@ TEST(text_takes_no_null_where_it_needs_something)
 }
 
 TEST_AROUND(file_folder_make, file_folder_remove)
+
+/* The gradient after a step of 4 samples: what a program asks for that divides its loss itself is
+ * not what a file divides by. */
+TEST(a_sum_stands_over_the_file)
+{
+    static const struct {
+        const char *file;
+        gf_average own;
+        float gradient;
+    } rows[] = {{"exchange={average=\"samples\";};", GF_AVERAGE_SUM, 8},
+                {"exchange={average=\"samples\";};", (gf_average)0, 2},
+                {"exchange={average=\"sum\";};", GF_AVERAGE_SAMPLES, 2},
+                {"exchange={wire=\"fp32\";};", (gf_average)0, 8}};
+    const struct gf_tensor tensor = {.name = "w", .elem_count = 1};
+    for (size_t row = 0; row < LENGTH(rows); row++) {
+        struct gf_config own = {.job = {.world = 1, .ignore_environment = true},
+                                .exchange.average = rows[row].own,
+                                .log = said_keep};
+        gf_context *gf = NULL;
+        void *memory = NULL;
+        file_write(rows[row].file, strlen(rows[row].file));
+        if (gf_open_file(file_path, &own, 0, &tensor, 1, aligned_alloc, &memory, &gf) != GF_OK)
+            fail_msg("%s", said);
+        assert_int_equal(gf_open_wait(gf), GF_OK);
+        assert_int_equal(gf_step_begin(gf), GF_OK);
+        assert_int_equal(gf_step_samples(gf, 4), GF_OK);
+        *gf_gradient_f32(gf, 0) = 8;
+        assert_int_equal(gf_tensor_ready(gf, 0, 0), GF_OK);
+        assert_int_equal(gf_step_wait(gf), GF_OK);
+        if (*gf_gradient_f32(gf, 0) != rows[row].gradient)
+            fail_msg("row %zu: %g", row, (double)*gf_gradient_f32(gf, 0));
+        assert_int_equal(gf_close(gf), GF_OK);
+        free(memory);
+    }
+}

@@ -72,6 +72,34 @@ TEST(a_death_in_a_step_that_was_not_told_yet_is_in_that_of_the_others)
     control_world_close(&world);
 }
 
+/* Its own words say where it was, too: that stands there once, and whole. */
+TEST(who_gives_up_in_a_regroup_is_located_once)
+{
+    static const struct gf_error saw = {
+        .code = GF_ERR_PEER,
+        .peer = 1,
+        .tensor = GF_TENSOR_NONE,
+        .text = "rank 1 died: connection closed by peer in step 500, operation step (as of 0.1 s)"};
+    static char said[8192];
+    said[0] = '\0';
+    control_world_open(&world, 4, 1);
+    world.said = said;
+    world.said_bytes = sizeof said;
+    control_world_quiet(&world, SECOND);
+    for (uint32_t id = 0; id < 4; id++) report_set(id, 500, GF_OPERATION_STEP, GF_TENSOR_NONE);
+    control_world_quiet(&world, 400 * CONTROL_MS);
+    control_world_kill(&world, 1);
+    for (uint32_t i = 0; (i < 20) && !gf_member_is_found(world.procs[0].member); i++)
+        control_world_quiet(&world, 5 * CONTROL_MS);
+    gf_member_fault(world.procs[2].member, &saw, true);
+    control_world_quiet(&world, 5 * CONTROL_MS);
+    if (strstr(said, "rank 2 gave up: rank 1 died: connection closed by peer in step 500, "
+                     "operation step (as of ") == NULL)
+        fail_msg("%s", said);
+    world.said = NULL;
+    control_world_close(&world);
+}
+
 TEST(who_has_closed_hears_for_whom_it_waits)
 {
     uint32_t rank;

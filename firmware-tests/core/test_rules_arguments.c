@@ -112,6 +112,10 @@ TEST(configurations_and_memory)
     assert_non_null(strstr(text, "leave the group optimizer out, as own.cfg"));
     RULE(gf_config_need(&wrong, GF_NEED_NO_LOSS_SCALE, text), 'C', NULL);
     assert_non_null(strstr(text, "loss_scale.enabled = true: "));
+    RULE(gf_config_need(&wrong, GF_NEED_DENSE, text), '.', NULL);
+    wrong.sparse.enabled = true;
+    RULE(gf_config_need(&wrong, GF_NEED_DENSE, text), 'C', NULL);
+    assert_non_null(strstr(text, "sparse.enabled = true: "));
     RULE(gf_config_need(&wrong, GF_NEED_RATE, text), 'C', NULL);
     assert_non_null(strstr(text, "rate.base is not set: "));
     wrong.rate.base_rate = 0.1f;

@@ -107,8 +107,9 @@ static void expect_kept(const struct state_save *before, const struct state_save
     struct gf_state_head head = state_head_of(before, 0);
     uint64_t padded = (head.sparse_elem_count + 1) / 2 * 2;
     uint64_t count = padded * ((head.flags & GF_STATE_LOCAL) ? 2 : 1);
-    float factor =
-        (head.average == GF_AVERAGE_RANKS) ? (float)((double)after->world / before->world) : 1.0f;
+    float factor = (head.average + GF_AVERAGE_SUM == GF_AVERAGE_RANKS)
+                       ? (float)((double)after->world / before->world)
+                       : 1.0f;
     for (uint32_t rank = 0; rank < after->world; rank++) {
         bool any = false;
         for (uint64_t i = 0; i < count; i++) {

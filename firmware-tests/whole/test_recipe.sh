@@ -69,6 +69,41 @@ dies_once() {
 dies_once in_the_first_broadcast 'while (!gf_weights_common(gf)) world_changed(gf_broadcast_weights(gf, 0), &model)' \
     '(thrd_sleep(\&(struct timespec){.tv_nsec = 500000000}, NULL) == 0)'
 dies_once in_the_last_step 'model_run(&model, first_sample)' '(step == STEPS - 1)'
+# Rank 1 leaves, and ends with 75, which gf-run takes for no failure.
+sed 's|^        gf_check(gf_updated(gf));|&\n        if ((gf_steps(gf) == 150) \&\& (gf_first_rank(gf) == 1)) gf_check(gf_leave(gf));|' \
+    "$scratch/trainer.c" >"$scratch/leaves.c"
+# shellcheck disable=SC2046,SC2086
+$cc -std=c11 -O2 "$scratch/leaves.c" -o "$scratch/leaves" $(make -s flags BUILD="$BUILD") -lm
+printf '#!/bin/sh\n"%s/leaves"\ncode=$?\necho "code $code"\nexit $code\n' "$scratch" >"$scratch/leaves.sh"
+chmod +x "$scratch/leaves.sh"
+timeout 100 "$BUILD/gf-run" -n 3 --elastic "$scratch/leaves.sh" >"$scratch/log" 2>&1
+check "a_rank_that_leaves_fails_nothing" [ $? -eq 0 ]
+check "of_three_ranks_two_go_on_without_one_that_leaves" same 2 "$(ends_at)"
+check "which_ends_with_75" same 1 "$(grep -c 'code 75$' "$scratch/log")"
+# Rank 0 hears of a death in its evaluation, and regroups instead of ending.
+saved='if ((gf_rank(gf) == 0) \&\& (gf_steps(gf) == 150) \&\& world_changed(evaluate(gf), \&model)) continue;'
+cat >"$scratch/evaluate.c" <<'END'
+#include <signal.h>
+#include <threads.h>
+static gf_status evaluate(gf_context *gf)
+{
+    gf_status status = GF_OK;
+    for (int i = 0; (i < 1000) && (status == GF_OK); i++) {
+        thrd_sleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+        status = gf_heartbeat(gf);
+    }
+    fprintf(stderr, "evaluation: %s\n", gf_status_name(status));
+    return status;
+}
+END
+sed "s|^        gf_check(gf_updated(gf));|&\n        $saved|
+    s|^        model_run(&model, first_sample);|&\n        $death|
+    /^static const uint32_t pool_order/r $scratch/evaluate.c" "$scratch/trainer.c" >"$scratch/evaluates.c"
+# shellcheck disable=SC2046,SC2086
+$cc -std=c11 -O2 "$scratch/evaluates.c" -o "$scratch/evaluates" $(make -s flags BUILD="$BUILD") -lm -pthread
+timeout 100 "$BUILD/gf-run" -n 3 --elastic "$scratch/evaluates" >"$scratch/log" 2>&1
+check "rank_0_hears_of_a_death_in_its_evaluation" grep -Eq 'evaluation: GF_ERR_(PEER|LINK|TIMEOUT)' "$scratch/log"
+check "and_two_survive_it" same 2 "$(ends_at)"
 # Alone the other one takes its time over a step, so that who is started again finds it.
 alone='if (gf_world(gf) == 1) thrd_sleep(\&(struct timespec){.tv_nsec = 1000000}, NULL);'
 sed -i "s/STEPS = 400/STEPS = 60000/; s|^        model_run(&model, first_sample);|&\n        $alone|

@@ -2,6 +2,7 @@
 #include "lib/control/coordinator_state.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* ---- the words of a member ---- */
 
@@ -82,6 +83,14 @@ static void gave_up_tell(struct gf_coordinator *c, struct control_row *row,
     gf_control_decide(c, &error, joins || !control_may_be_cut(c, row->offer.id));
 }
 
+/* Why it gave up, but not where: whoever tells of it adds that. */
+static void how_take(struct control_row *row, const char *text)
+{
+    const char *location = strstr(text, " in step ");
+    int bytes = (location == NULL) ? (int)sizeof row->how - 1 : (int)(location - text);
+    (void)snprintf(row->how, sizeof row->how, "%.*s", bytes, text);
+}
+
 static bool fault_take(struct gf_coordinator *c, struct control_row *row, struct gf_get *get)
 {
     struct control_fault fault = {0};
@@ -91,7 +100,7 @@ static bool fault_take(struct gf_coordinator *c, struct control_row *row, struct
     row->report.edges = fault.edges;
     if (fault.ends) {
         row->ended = row->gives_up = true; /* for its generation it is as one that has ended */
-        (void)snprintf(row->how, sizeof row->how, "%.55s", fault.error.text);
+        how_take(row, fault.error.text);
         bool is_new = (c->number == 0) && (row->offer.standing.generation == 0);
         bool joins = is_new && !gf_control_job_may_run(c);
         bool works = (c->state == GF_COORDINATOR_RUN) || (c->state == GF_COORDINATOR_INQUIRE);

@@ -50,7 +50,7 @@ struct gf_setting {
     uint64_t fallback, fallback_device; /* where device.driver is not host; 0: the same */
     float low_real, high_real;          /* real */
     float fallback_real;
-    const char *const *names; /* [high + 1] of a name */
+    const char *const *names; /* [high + 1] of a name; NULL below low */
     const char *fallback_text;
 };
 

@@ -31,7 +31,7 @@
 static const char *const coordinator_names[] = {"rank0", "separate"};
 static const char *const idle_names[] = {"auto", "spin", "yield", "sleep"};
 static const char *const link_names[] = {"auto", "tcp", "ucx"};
-static const char *const average_names[] = {"sum", "ranks", "samples"};
+static const char *const average_names[] = {NULL, "sum", "ranks", "samples"};
 static const char *const rate_names[] = {"constant", "step", "polynomial", "cosine"};
 static const char *const optimizer_names[] = {"none", "sgd", "lars", "adamw"};
 static const char *const sparse_names[] = {"reduced", "local"};
@@ -246,6 +246,8 @@ const struct gf_setting gf_settings[] = {
     {.key = "exchange.average",
      NAME(exchange.average, average_names),
      AGREES,
+     .low = GF_AVERAGE_SUM,
+     .fallback = GF_AVERAGE_SUM,
      .help =
          "sum: gradients are added; ranks, samples: the sum is divided by the number of ranks, or "
          "by that of all samples (gf_step_samples())"},

@@ -246,7 +246,9 @@ char *gf_setting_allowed(const struct gf_setting *setting, char *text_out)
 {
     switch ((gf_setting_kind)setting->kind) {
     case GF_SETTING_TEXT: return text_allowed((gf_setting_form)setting->form, text_out);
-    case GF_SETTING_NAME: return names_allowed(setting->names, setting->high + 1, text_out);
+    case GF_SETTING_NAME:
+        return names_allowed(setting->names + setting->low, setting->high - setting->low + 1,
+                             text_out);
     case GF_SETTING_BOOL:
         (void)snprintf(text_out, GF_SETTING_ALLOWED_BYTES, "true or false");
         return text_out;
@@ -275,7 +277,7 @@ char *gf_setting_value(const struct gf_setting *setting, const struct gf_config 
     }
     number = gf_setting_number(setting, config);
     if ((setting->kind == GF_SETTING_BOOL) && (number <= 1)) text = number ? "true" : "false";
-    if ((setting->kind == GF_SETTING_NAME) && (number <= setting->high))
+    if ((setting->kind == GF_SETTING_NAME) && gf_setting_number_valid(setting, number))
         text = setting->names[number];
     if ((setting->flags & GF_SETTING_AUTO) && (number == 0)) text = "auto";
     if (text == NULL) return number_text(setting, number, text_out);
@@ -293,7 +295,8 @@ const struct gf_setting *gf_setting_find(const char *key)
 char *gf_setting_name(const char *key, uint64_t number, char *text_out)
 {
     const struct gf_setting *setting = gf_setting_find(key);
-    if ((setting != NULL) && (setting->kind == GF_SETTING_NAME) && (number <= setting->high))
+    if ((setting != NULL) && (setting->kind == GF_SETTING_NAME) &&
+        gf_setting_number_valid(setting, number))
         (void)snprintf(text_out, GF_SETTING_NAME_BYTES, "%s", setting->names[number]);
     else
         (void)snprintf(text_out, GF_SETTING_NAME_BYTES, "%llu", (unsigned long long)number);

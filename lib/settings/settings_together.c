@@ -72,6 +72,10 @@ gf_status gf_config_need(const struct gf_config *config, uint32_t needs, char *e
                       "loss_scale.enabled = true: this program does not multiply its loss by "
                       "gf_loss_scale(); allowed is false, with exchange.wire = \"bf16\" or "
                       "\"fp32\", as in own_cluster.cfg");
+    if (((needs & GF_NEED_DENSE) != 0) && config->sparse.enabled)
+        return refuse(error_out,
+                      "sparse.enabled = true: this program updates with every gradient of each "
+                      "step; allowed is false: leave the group sparse out");
     if (((needs & GF_NEED_RATE) != 0) && !(config->rate.base_rate > 0))
         return refuse(error_out,
                       "rate.base is not set: this program takes gf_rate(), which would be 0; "

@@ -98,7 +98,7 @@ static struct gf_state_head head_of(const gf_context *gf)
      * be loaded under others. */
     if (sparse->elem_count > 0) {
         head.sparse_momentum = (uint32_t)gf->config.sparse.momentum;
-        head.average = (uint32_t)gf->config.exchange.average;
+        head.average = (uint32_t)gf->config.exchange.average - GF_AVERAGE_SUM;
         head.chunk_elems = (uint32_t)sparse->chunk_elems;
     }
     return head;
@@ -348,7 +348,8 @@ static gf_status kin_check(gf_context *gf, const char *call, const struct gf_sta
         {"sparse.chunk_elems", head->chunk_elems, here.chunk_elems},
         {"chunks", head->chunk_count, here.chunk_count},
         {"sparse.momentum", head->sparse_momentum, here.sparse_momentum},
-        {"exchange.average", head->average, here.average},
+        {"exchange.average", (uint64_t)head->average + GF_AVERAGE_SUM,
+         (uint64_t)here.average + GF_AVERAGE_SUM},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char there_text[GF_SETTING_NAME_BYTES];

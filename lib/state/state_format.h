@@ -50,7 +50,8 @@ struct gf_state_head {
     uint32_t has_momentum;
     /* gf_sparse_momentum; 0 without a sparse part, like the next three */
     uint32_t sparse_momentum;
-    uint32_t average; /* gf_average: what a history is divided by once it is sent */
+    uint32_t
+        average; /* gf_average - GF_AVERAGE_SUM: what a history is divided by once it is sent */
     uint32_t chunk_elems;
     uint32_t chunk_count;
     uint32_t world;

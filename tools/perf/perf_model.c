@@ -229,7 +229,7 @@ int perf_model(const struct perf_options *options, struct perf_report *report)
     replay.compute_us = schedule_make(options, replay.tensor_count);
     if (replay.compute_us < 0) return -1;
     if (options->plan.check &&
-        (config->sparse.enabled || (config->exchange.average != GF_AVERAGE_SUM)))
+        (config->sparse.enabled || (config->exchange.average > GF_AVERAGE_SUM)))
         return perf_refuse(
             "exact sums are checked: give --check 0 where there are means or sparse steps");
     if (gf_gpu_is_device(config->device.driver))

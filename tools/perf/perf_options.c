@@ -195,7 +195,7 @@ static gf_type type_given(void)
 /* A step's gradients are summed as they are, and no weights are there to be updated. */
 static int config_on_device(struct gf_config *config)
 {
-    if (config->sparse.enabled || (config->exchange.average != GF_AVERAGE_SUM))
+    if (config->sparse.enabled || (config->exchange.average > GF_AVERAGE_SUM))
         return perf_refuse("--device cuda times plain sums: leave sparse and average out");
     config->optimizer.kind = GF_OPTIMIZER_NONE;
     config->exchange.user_bytes = 0;

@@ -47,7 +47,7 @@ const char *train_split_refuses(const struct train *train)
         (config->optimizer.clip_norm > 0))
         return "--split: allowed is sgd without nesterov and clip_norm, which the appliance does "
                "to its own rows";
-    if (config->exchange.average != GF_AVERAGE_SUM)
+    if (config->exchange.average > GF_AVERAGE_SUM)
         return "--split: allowed is exchange.average = sum";
     if (options->elastic)
         return "--split with --elastic: rows of a rank that dies are lost; allowed is one of them";
