@@ -19,6 +19,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 BUILD = os.environ.get('BUILD', 'build')
@@ -66,6 +67,7 @@ PARTS = {
     'sim-soak': [f'{TESTS}/soak_main 600'],
 }
 started = set()  # processes of this run
+is_ending = threading.Event()
 
 
 def of_now():
@@ -91,6 +93,8 @@ def run_part(part, until, tree, commit):
     began, codes = time.monotonic(), []
     with open(f'{OUT}/{part}.log', 'w') as log:
         for command in PARTS[part]:
+            if is_ending.is_set():
+                return
             print(f'$ {command}', file=log, flush=True)
             one = subprocess.Popen(['nice', '-n', '19' if part.startswith('sim') else '0', 'sh', '-c', command],
                                    stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
@@ -110,8 +114,12 @@ def run_part(part, until, tree, commit):
 
 
 def end(_number, _frame):
+    is_ending.set()
     for one in list(started):
-        os.killpg(one.pid, signal.SIGTERM)
+        try:
+            os.killpg(one.pid, signal.SIGTERM)
+        except ProcessLookupError:
+            pass
     os._exit(130)
 
 

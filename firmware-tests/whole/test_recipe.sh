@@ -70,7 +70,8 @@ dies_once in_the_first_broadcast 'while (!gf_weights_common(gf)) world_changed(g
     '(thrd_sleep(\&(struct timespec){.tv_nsec = 500000000}, NULL) == 0)'
 dies_once in_the_last_step 'model_run(&model, first_sample)' '(step == STEPS - 1)'
 # Rank 1 leaves, and ends with 75, which gf-run takes for no failure.
-sed 's|^        gf_check(gf_updated(gf));|&\n        if ((gf_steps(gf) == 150) \&\& (gf_first_rank(gf) == 1)) gf_check(gf_leave(gf));|' \
+leaves='(gf_steps(gf) == 150) \&\& (gf_first_rank(gf) == 1)'
+sed "s|^        gf_check(gf_updated(gf));|&\\n        if ($leaves) gf_check(gf_leave(gf));|" \
     "$scratch/trainer.c" >"$scratch/leaves.c"
 # shellcheck disable=SC2046,SC2086
 $cc -std=c11 -O2 "$scratch/leaves.c" -o "$scratch/leaves" $(make -s flags BUILD="$BUILD") -lm

@@ -258,7 +258,21 @@ void gf_coordinator_status(const struct gf_coordinator *c, struct gf_coordinator
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         const struct control_row *row = &c->rows[id];
         bool waits = row->waits && (row->connection != CONTROL_NONE);
+        status_out->connected += (row->connection != CONTROL_NONE) ? 1u : 0u;
         status_out->here += control_is_here(row) ? 1u : 0u;
         status_out->present += (waits || control_is_here(row)) ? 1u : 0u;
     }
+}
+
+uint32_t gf_coordinator_closed(const struct gf_coordinator *c, uint32_t first, uint32_t count)
+{
+    uint32_t closed = 0;
+    for (uint32_t id = first; (id < first + count) && (id < c->setup.id_count); id++)
+        closed += (c->rows[id].member && (c->rows[id].said == CONTROL_SAID_BYE)) ? 1u : 0u;
+    return closed;
+}
+
+void gf_coordinator_end(struct gf_coordinator *c)
+{
+    gf_control_end(c, GF_ERR_STATE, GF_RANK_NONE, "the job has ended");
 }

@@ -36,6 +36,7 @@ struct gf_coordinator_status {
     uint32_t here;         /* members of it that are connected */
     uint32_t waiting;      /* processes that wait to come in */
     uint32_t present;      /* connected processes that take part, also before a generation begins */
+    uint32_t connected;    /* processes of the job with a connection, whatever they do */
     struct gf_error error; /* the last finding; code GF_OK: none */
 };
 
@@ -53,5 +54,11 @@ struct gf_coordinator *gf_coordinator_open(const struct gf_coordinator_setup *se
 gf_status gf_coordinator_poll(struct gf_coordinator *coordinator, uint64_t now_ns);
 void gf_coordinator_status(const struct gf_coordinator *coordinator,
                            struct gf_coordinator_status *status_out);
+/* How many of the members with ids first .. first + count - 1 have closed in good order. */
+uint32_t gf_coordinator_closed(const struct gf_coordinator *coordinator, uint32_t first,
+                               uint32_t count);
+/* The job has ended well under the coordinator before this one, which has begun no generation:
+ * whoever waits, or comes, hears GF_ERR_STATE, "the job has ended". */
+void gf_coordinator_end(struct gf_coordinator *coordinator);
 
 #endif

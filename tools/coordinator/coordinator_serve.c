@@ -9,7 +9,7 @@
 #include <sys/resource.h>
 
 #include "drivers/channel.h"
-#include "lib/control/coordinator_state.h"
+#include "lib/control/coordinator.h"
 #include "tools/common/tool_clock.h"
 #include "tools/coordinator/coordinator_channel.h"
 
@@ -161,28 +161,19 @@ uint32_t coordinator_members(struct coordinator_server *server)
     for (uint32_t i = 0; i < MEMBERS_POLLS; i++)
         (void)gf_coordinator_poll(server->coordinator, tool_clock_ns());
     gf_coordinator_status(server->coordinator, &now);
-    if (!server->job_has_ended) return now.present;
-    uint32_t connected = 0;
-    for (uint32_t id = 0; id < server->coordinator->setup.id_count; id++)
-        connected += (server->coordinator->rows[id].connection != CONTROL_NONE) ? 1u : 0u;
-    return connected;
+    return server->job_has_ended ? now.connected : now.present;
 }
 
 uint32_t coordinator_closed(const struct coordinator_server *server, uint32_t first, uint32_t count)
 {
-    uint32_t closed = 0;
-    for (uint32_t id = first; id < first + count; id++) {
-        const struct control_row *row = &server->coordinator->rows[id];
-        closed += (row->member && (row->said == CONTROL_SAID_BYE)) ? 1u : 0u;
-    }
-    return closed;
+    return gf_coordinator_closed(server->coordinator, first, count);
 }
 
 void coordinator_job_has_ended(struct coordinator_server *server)
 {
     if (server->job_has_ended || coordinator_has_begun(server)) return;
     server->job_has_ended = true;
-    gf_control_end(server->coordinator, GF_ERR_STATE, GF_RANK_NONE, "the job has ended");
+    gf_coordinator_end(server->coordinator);
 }
 
 void coordinator_close(struct coordinator_server *server)
