@@ -42,9 +42,9 @@ TEST_LIBS = [BUILD + "/libtest.a", BUILD + "/libgradientflow_sim.a"]
 WORLD = sorted((f for f in glob.glob("firmware-tests/control/test_*.c")
                 if re.search(r'"firmware-tests/support/control_(suite|w)', open(f).read())),
                key=lambda f: ("words" not in f, "walks" in f, f))  # the quickest to find something first
-SUITES = ["firmware-tests/control/test_%s.c" % n for n in
-          "leave join_death regroup_commit failure suspended rejoin control_many coordinator regroup edges".split()]
-SUITES = [f for f in SUITES if os.path.exists(f) and f not in WORLD]
+SUITES = [f for n in ("leave join_death regroup_commit failure suspended rejoin control_many coordinator regroup "
+                      "edges").split()
+          for f in glob.glob("firmware-tests/*/test_%s.c" % n)]
 SUITES.insert(-1, "firmware-tests/soak/test_soak.c")
 PLANTED = {  # a defect, after the number of its rule in the contract: its file once, and what stands for what
     "1: a job is begun anew beside a process that is of a generation":

@@ -70,7 +70,7 @@ reads="$reads operation_name algorithm_name log_stderr error_text struct_bytes w
         }
         END { for (k in n) print k, n[k] }' <"$scratch/code"
     # Tests lie by what they test: a new folder is a word here, and a row of firmware-tests/README.md.
-    folders=" bench coll config control core cuda element fuzz lab node optimizer results sim soak sparse"
+    folders=" bench coll config control core cuda drivers element fuzz lab node optimizer results sim soak sparse"
     folders="$folders support tcp tools ucx whole "
     for folder in firmware-tests/*/; do
         case $folders in *" $(basename "$folder") "*) ;; *) echo "folder $folder 1" ;; esac

@@ -32,7 +32,7 @@ TEST(a_broken_invariant_says_so_and_traps)
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(close(ends[0]), 0);
     assert_true(WIFSIGNALED(status));
-    assert_non_null(strstr(text, "broken invariant at firmware-tests/core/test_fault.c:"));
+    assert_non_null(strstr(text, "broken invariant at firmware-tests/drivers/test_fault.c:"));
     assert_non_null(strstr(text, "1 + 1 == 3\n"));
 }
 
