@@ -107,3 +107,27 @@ TEST(who_dials_again_as_the_job_ends_hears_why)
 {
     for (uint32_t heard = 0; heard < 2; heard++) again_as_it_ends(heard == 1);
 }
+
+/* Two ranks say the same number now and then, however fast they post. */
+TEST(marks_are_told_of_every_64th_request_and_of_fewer)
+{
+    static struct control_calls calls;
+    static const struct {
+        uint64_t count, last, marks[CONTROL_CALLS_MARKS];
+    } rows[] = {{5, 0, {0, 0, 0}},
+                {8, 1, {0, 0, 0}},
+                {64, 57, {64, 0, 0}},
+                {1100, 1093, {1088, 1024, 0}},
+                {16400, 16393, {16384 + 0, 16384, 16384}}};
+    calls = (struct control_calls){0};
+    for (uint32_t i = 0; i < LENGTH(rows); i++) {
+        while (calls.count < rows[i].count)
+            gf_calls_add(&calls, GF_OPERATION_ALLREDUCE, GF_TYPE_F32, 0, calls.count);
+        assert_int_equal(gf_calls_number(&calls, 0), rows[i].last);
+        for (uint32_t mark = 0; mark < CONTROL_CALLS_MARKS; mark++) {
+            uint64_t number = rows[i].marks[mark];
+            assert_int_equal(gf_calls_number(&calls, CONTROL_CALLS_LAST + mark), number);
+            if (number != 0) assert_int_equal(calls.marks[mark].elem_count, number - 1);
+        }
+    }
+}

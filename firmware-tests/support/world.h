@@ -187,6 +187,17 @@ float world_value(uint32_t rank, uint32_t tensor, uint64_t elem);
 void world_fill(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg);
 /* Any finite value of small magnitude, for tests of rounding; arg is not used. */
 void world_fill_noise(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg);
+/* One value throughout: arg is a const float *. */
+void world_fill_one(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg);
+/* As world_fill(), but one element of one tensor is `value` on one rank, or on all if rank is
+ * GF_RANK_NONE, and `others`, unless that is 0, on the other ranks. */
+struct world_spoil {
+    uint32_t rank, tensor;
+    uint64_t elem;
+    float value, others;
+};
+/* arg is a const struct world_spoil *. */
+void world_fill_spoilt(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg);
 
 void world_put(gf_type type, void *data, uint64_t elem, float value);
 float world_get(gf_type type, const void *data, uint64_t elem);

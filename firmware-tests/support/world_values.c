@@ -49,6 +49,25 @@ void world_fill_noise(struct world *w, uint32_t rank, uint32_t tensor, void *gra
                   ((float)(mix(rank, tensor, i) >> 8) - 0x800000) * 0x1p-23f);
 }
 
+void world_fill_one(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg)
+{
+    const struct gf_tensor *of = &w->ranks[rank].tensors[tensor];
+    for (uint64_t e = 0; e < of->elem_count; e++)
+        world_put(of->type, gradient, e, *(const float *)arg);
+}
+
+void world_fill_spoilt(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg)
+{
+    const struct world_spoil *spoil = arg;
+    gf_type type = w->ranks[rank].tensors[tensor].type;
+    world_fill(w, rank, tensor, gradient, NULL);
+    if (tensor != spoil->tensor) return;
+    if ((spoil->rank == rank) || (spoil->rank == GF_RANK_NONE))
+        world_put(type, gradient, spoil->elem, spoil->value);
+    else if (spoil->others != 0)
+        world_put(type, gradient, spoil->elem, spoil->others);
+}
+
 const void *world_gradient(struct world *w, uint32_t rank, uint32_t tensor)
 {
     return (const void *)(uintptr_t)gf_gradient(w->ranks[rank].gf, tensor);

@@ -1,0 +1,236 @@
+/* What a coordinator asks after a fault, and what it finds from the answers. */
+#include "firmware-tests/support/control_words_suite.h"
+
+/* What was said as an answer is not changed by what is said later. */
+TEST(an_answer_is_of_one_moment)
+{
+    struct control_report report = {
+        .inquiry = 1, .step = 5, .waits_for = 1, .tensor = GF_TENSOR_NONE};
+    words_all_begun(3, 3, true);
+    words_say_fault(0, 1);
+    words_turn();
+    words_discard();
+    report.edges.count = 1;
+    report.edges.peers[0] = 1;
+    control_words_status(&words.peers[0], 1, &report);
+    words_turn();
+    words_say_status(0, 1, 6, 0);
+    words_turn();
+    assert_int_equal(words.world.coordinator->rows[0].report.edges.count, 1);
+    assert_int_equal(words.world.coordinator->rows[0].report.step, 5);
+    control_world_close(&words.world);
+}
+
+/* Four ranks of which one has died: the generation of the other three has begun. */
+static void three_of_four_begun(void)
+{
+    static const uint32_t ids[3] = {0, 2, 3};
+    words_all_begun(4, 4, true);
+    words_dies(1);
+    for (uint32_t i = 0; i < 3; i++) words_say_ready(ids[i], 1, 5, false, false);
+    words_turn();
+    words_discard();
+    words_all_endpoints(2, ids, 3);
+}
+
+TEST(a_generation_of_fewer_ranks_counts_each_once)
+{
+    three_of_four_begun();
+    control_words_bye(&words.peers[0], 2, 6);
+    words_spend(1010 * CONTROL_MS);
+    words_heard(0, "closed 0 step 6; waiting 0 awaits 1 and 2 in all, step 0, between operations");
+    control_world_close(&words.world);
+    three_of_four_begun();
+    words_spend(3 * SECOND);
+    words_say_status(3, 2, 5, 0);
+    words_turn();
+    words_say_fault(0, 2);
+    words_turn();
+    words_say_position(0, 2, 1);
+    words_say_position(2, 2, 1);
+    words_spend(800 * CONTROL_MS);
+    words_found(
+        "rank 2 (started as rank 3) does not answer (asked 0.8 s ago): it is stopped or does not "
+        "poll; last heard of "
+        "0.8 s ago in step 5, between operations");
+    struct gf_coordinator_status status;
+    gf_coordinator_status(words.world.coordinator, &status);
+    assert_null(strstr(status.error.text, "silent ranks"));
+    control_world_close(&words.world);
+}
+
+/* All answer until there is a finding. */
+static void all_answer(const uint32_t *ids, uint32_t count, uint32_t number)
+{
+    struct gf_coordinator_status status = {.state = GF_COORDINATOR_INQUIRE};
+    for (uint32_t i = 0; (i < 1000) && (status.state == GF_COORDINATOR_INQUIRE); i++) {
+        for (uint32_t rank = 0; rank < count; rank++) {
+            struct control_report report = {.inquiry = words.world.coordinator->inquiry,
+                                            .sequence = 9,
+                                            .waits_for = (rank + 1) % count,
+                                            .tensor = GF_TENSOR_NONE};
+            control_words_status(&words.peers[ids[rank]], number, &report);
+        }
+        words_turn();
+        words_discard();
+        gf_coordinator_status(words.world.coordinator, &status);
+    }
+}
+
+TEST(nobody_is_at_fault_twice_in_a_step)
+{
+    static const uint32_t ids[3] = {0, 2, 3};
+    three_of_four_begun();
+    words_say_fault(0, 2);
+    words_turn();
+    all_answer(ids, 3, 2);
+    assert_int_equal(words.world.coordinator->inquiry, 25); /* they were asked again and again */
+    words_found(
+        "ranks wait for each other, and no way is known to be cut (rank 0 asked; 0 for 1, 1 for "
+        "2, 2 for 0)");
+    for (uint32_t i = 0; i < 3; i++) words_say_ready(ids[i], 2, 5, false, false);
+    words_turn();
+    words_discard();
+    words_all_endpoints(3, ids, 3);
+    words_say_fault(2, 3);
+    words_turn();
+    all_answer(ids, 3, 3);
+    words_found("ranks wait for each other, in this step for the second time");
+    words_turn();
+    assert_int_equal(words.polled, GF_ERR_TIMEOUT);
+    control_world_close(&words.world);
+}
+
+TEST(an_edge_that_both_ends_say_is_one_edge)
+{
+    words_all_begun(4, 4, true);
+    words_say_fault(0, 1);
+    words_turn();
+    words_discard();
+    words_say_edges(0, 1, 1, 9, 1); /* there is no rank 9 */
+    words_say_edges(1, 1, 1, 1, 0); /* nor an edge to itself */
+    words_say_edges(2, 1, 1, 3, 9);
+    words_say_edges(3, 1, 1, 9, 9);
+    words_spend(1600 * CONTROL_MS);
+    words_found(
+        "the connection between ranks 2 and 3 is broken: no step ends; rank 3 and 1 more is to go");
+    control_world_close(&words.world);
+}
+
+/* Ranks 0 and 1 came in with the generation, and lose the one that was there before. */
+TEST(the_last_one_that_has_the_weights_stays)
+{
+    static const uint32_t ids[3] = {0, 1, 2};
+    words_all_begun(3, 3, true);
+    words_dies(0);
+    words_dies(1);
+    words_say_ready(2, 1, 5, false, false);
+    for (uint32_t id = 0; id < 2; id++) {
+        words.peers[id].channel = NULL;
+        words.peers[id].offer.process = 800 + id;
+        control_words_come(&words.world, &words.peers[id]);
+    }
+    words_turn();
+    words_discard();
+    words_all_endpoints(2, ids, 3);
+    words_say_fault(2, 2);
+    words_turn();
+    words_discard();
+    words_say_edges(0, 2, 1, 2, 9);
+    words_say_edges(1, 2, 1, 2, 9);
+    words_say_edges(2, 2, 1, 0, 1);
+    words_spend(1600 * CONTROL_MS);
+    words_found("; rank 1 and 1 more is to go");
+    control_world_close(&words.world);
+}
+
+/* Who comes back while it is asked has a quarter of exchange.timeout to answer. */
+TEST(who_comes_back_in_an_inquiry_is_asked_anew)
+{
+    struct gf_coordinator_status status;
+    words_all_begun(3, 3, true);
+    words.peers[1].offer.standing =
+        (struct control_standing){.generation = 1, .rank = 1, .world = 3};
+    words_say_fault(0, 1);
+    words_turn();
+    words_say_position(0, 1, 1);
+    words_say_position(2, 1, 1);
+    words_spend(600 * CONTROL_MS);
+    words_breaks_and_comes(1);
+    words_spend(400 * CONTROL_MS);
+    gf_coordinator_status(words.world.coordinator, &status);
+    assert_int_equal(status.state, GF_COORDINATOR_INQUIRE);
+    words_spend(150 * CONTROL_MS);
+    gf_coordinator_status(words.world.coordinator, &status);
+    assert_int_equal(status.state, GF_COORDINATOR_REGROUP);
+    assert_int_equal(status.error.peer, 1);
+    control_world_close(&words.world);
+}
+
+TEST(what_a_rank_lacks_is_its_own_fault)
+{
+    for (uint32_t host = 0; host < 2; host++) {
+        struct control_report report = {
+            .inquiry = 1,
+            .tensor = GF_TENSOR_NONE,
+            .edges = {.code = GF_ERR_SYSTEM, .peer = GF_RANK_NONE, .text = "no descriptors"}};
+        struct gf_coordinator_status status;
+        words_all_begun(3, 3, true);
+        if (host) words.world.coordinator->setup.host_id = 1;
+        words_say_fault(0, 1);
+        words_turn();
+        words_say_position(0, 1, 1);
+        words_say_position(2, 1, 1);
+        control_words_status(&words.peers[1], 1, &report);
+        words_turn();
+        words_found("rank 1: no descriptors");
+        gf_coordinator_status(words.world.coordinator, &status);
+        assert_int_equal(status.state, host ? GF_COORDINATOR_OVER : GF_COORDINATOR_REGROUP);
+        assert_int_equal(words.world.coordinator->rows[1].cut, !host);
+        control_world_close(&words.world);
+    }
+}
+
+TEST(a_report_with_a_code_of_no_link_is_malformed)
+{
+    struct control_report report = {.inquiry = 1, .edges = {.code = GF_ERR_DATA}};
+    words_all_begun(2, 2, true);
+    control_words_status(&words.peers[1], 1, &report);
+    words_turn();
+    words_heard(1, "ended");
+    control_world_close(&words.world);
+}
+
+/* Two answer at once, and one of the questions in `every`, of the first `questions`. */
+static gf_status rank_1_answers(uint32_t questions, uint32_t every)
+{
+    struct gf_coordinator_status status = {.state = GF_COORDINATOR_INQUIRE};
+    words_all_begun(3, 3, true);
+    words_say_fault(0, 1);
+    words_turn();
+    words_say_position(1, 1, 1);
+    for (uint32_t i = 0; (i < 1000) && (status.state == GF_COORDINATOR_INQUIRE); i++) {
+        const uint32_t inquiry = words.world.coordinator->inquiry;
+        words_say_position(0, 1, inquiry);
+        words_say_position(2, 1, inquiry);
+        if ((inquiry % every == 0) && (inquiry <= questions)) words_say_position(1, 1, inquiry);
+        words_turn();
+        words_discard();
+        gf_coordinator_status(words.world.coordinator, &status);
+    }
+    return (status.error.peer == 1) ? GF_OK : GF_AGAIN;
+}
+
+TEST(who_is_late_in_nearly_all_answers_does_not_poll)
+{
+    assert_int_equal(rank_1_answers(0, 1), GF_OK);
+    words_found("rank 1 is behind in step 5, between operations: computing");
+    assert_true(words.world.coordinator->rows[1].cut);
+    control_world_close(&words.world);
+    assert_int_equal(rank_1_answers(100, 2), GF_AGAIN);
+    control_world_close(&words.world);
+    assert_int_equal(rank_1_answers(9, 1), GF_AGAIN); /* of 24, of which 18 are nearly all */
+    control_world_close(&words.world);
+    assert_int_equal(rank_1_answers(5, 1), GF_OK);
+    control_world_close(&words.world);
+}

@@ -1,0 +1,185 @@
+/* What a coordinator says to each process that comes in: lists, refusals, second processes. */
+#include "firmware-tests/support/control_words_suite.h"
+
+TEST(a_first_join)
+{
+    words_open(3, 3, true);
+    words_come(0);
+    words_heard(0, "waiting 0");
+    words_come(1);
+    words_heard(1, "waiting 0");
+    words_come(2);
+    words_heard(0, "list 1 rank 0 of 3");
+    words_heard(2, "list 1 rank 2 of 3; waiting 0");
+    control_words_endpoint(&words.peers[0], 1, 0);
+    control_words_endpoint(&words.peers[1], 1, 1);
+    words_turn();
+    words_heard(0, "");
+    control_words_endpoint(&words.peers[2], 1, 2);
+    words_turn();
+    words_heard(0, "go 1 lead 0 steps 0 pieces 3; waiting 0");
+    words_heard(1, "list 1 rank 1 of 3; go 1 lead 0 steps 0 pieces 3; waiting 0");
+    words_heard(2, "go 1 lead 0 steps 0 pieces 3; waiting 0");
+    words_turn();
+    words_heard(0, "");
+    control_world_close(&words.world);
+}
+
+TEST(a_first_list_is_given_up_where_one_has_ended)
+{
+    words_open(2, 2, true);
+    words_all_listed(2);
+    control_words_endpoint(&words.peers[0], 1, 0);
+    words_dies(1);
+    words_turn();
+    words_heard(0, "");
+    words.peers[1].channel = NULL;
+    words.peers[1].offer.process = 600;
+    words_come(1);
+    words_heard(0, "list 2 rank 0 of 2");
+    words_heard(1, "list 2 rank 1 of 2; waiting 0");
+    control_words_endpoint(&words.peers[0], 1, 0); /* of the list before */
+    control_words_endpoint(&words.peers[1], 2, 1);
+    words_turn();
+    words_heard(0, "");
+    control_words_endpoint(&words.peers[0], 2, 0);
+    words_turn();
+    words_heard(0, "go 2 lead 0 steps 0 pieces 2; waiting 0");
+    words_heard(1, "go 2 lead 0 steps 0 pieces 2; waiting 0");
+    control_world_close(&words.world);
+}
+
+TEST(an_endpoint_may_be_said_again)
+{
+    words_open(2, 2, true);
+    words_all_listed(2);
+    control_words_endpoint(&words.peers[0], 1, 0);
+    words_turn();
+    control_words_endpoint(&words.peers[0], 1, 0);
+    control_words_endpoint(&words.peers[1], 1, 1);
+    words_turn();
+    words_heard(0, "go 1 lead 0 steps 0 pieces 2; waiting 0");
+    control_world_close(&words.world);
+}
+
+TEST(an_id_is_of_one_process)
+{
+    words_all_begun(3, 3, true);
+    words.peers[3].offer = words.peers[1].offer;
+    words.peers[3].offer.process = 700;
+    words_come(3);
+    words_heard(3, "refused -2 peer -1 may retry: rank 1 is in use by another process of t; ended");
+    words_heard(1, "");
+    words.peers[3].offer.rejoins = true;
+    words_come(3);
+    words_heard(1, "ended");
+    words_heard(3, "waiting 1");
+    words_heard(
+        0, "waiting 1; error -7 peer 1 step 0 goes on: rank 1 died: another process has come in "
+           "its place");
+    words_say_ready(0, 1, 5, false, false);
+    words_say_ready(2, 1, 5, false, false);
+    words_turn();
+    words_heard(0, "list 2 rank 0 of 3");
+    words_heard(3, "list 2 rank 1 of 3 comes in");
+    /* it is replaced itself, while it is on a list */
+    words.peers[4].offer = words.peers[3].offer;
+    words.peers[4].offer.process = 701;
+    words_come(4);
+    words_heard(3, "ended");
+    words_heard(4, "list 3 rank 1 of 3 comes in; waiting 1");
+    words_heard(0, "list 3 rank 0 of 3");
+    words_turn();
+    words_heard(0, "");
+    words_heard(4, "");
+    control_world_close(&words.world);
+}
+
+TEST(a_second_process_is_logged_once)
+{
+    static char said[4096];
+    words_all_begun(2, 2, true);
+    said[0] = '\0';
+    words.world.said = said;
+    words.world.said_bytes = sizeof said;
+    words.peers[2].offer = words.peers[1].offer;
+    words.peers[2].offer.process = 700;
+    words_come(2);
+    words_come(2);
+    const char *first = strstr(said, "a second process of member 1 is refused");
+    assert_non_null(first);
+    assert_null(strstr(first + 1, "a second process"));
+    control_world_close(&words.world);
+}
+
+TEST(whoever_does_not_fit_hears_why)
+{
+    words_open(3, 4, true);
+    words.peers[3].offer.id = 9;
+    words_come(3);
+    words_heard(3, "refused -8 peer -1: rank 9 of job.world_max 4: this job has ; ended");
+    words.peers[3].offer.id = 3;
+    words.peers[3].offer.id_count = 5;
+    words_come(3);
+    words_heard(3, "refused -8 peer -1: rank 3 of job.world_max 5: this job has ; ended");
+    words.peers[3].offer.id_count = 4;
+    words.peers[3].offer.first_world = 2;
+    words_come(3);
+    words_heard(3, "refused -8 peer -1: rank 3 has job.world 2, the coordinator ; ended");
+    words.peers[3].offer.first_world = 3;
+    words_come(3); /* it is not of the first list */
+    words_heard(3, "waiting 0 refused: rank 3 has job.world 2, the coordinator of this job has 3");
+    words_all_listed(3);
+    words_heard(3, "");
+    for (uint32_t id = 0; id < 3; id++) control_words_endpoint(&words.peers[id], 1, id);
+    words_turn();
+    words_heard(0, "go 1 lead 0 steps 0 pieces 3; waiting 1");
+    words_heard(1, "go 1 lead 0 steps 0 pieces 3; waiting 1");
+    words_heard(2, "go 1 lead 0 steps 0 pieces 3; waiting 1");
+    words_heard(3, "waiting 1");
+    words_spend(1010 * CONTROL_MS);
+    words_heard(0, "");
+    words_heard(1, "");
+    words_heard(2, "");
+    words_heard(3, "waiting 1");
+    words.peers[4].offer.id = 3;
+    words.peers[4].offer.values.tensors_hash = 5;
+    words_dies(3);
+    words_heard(0, "waiting 0");
+    words_come(4);
+    words_heard(4, "refused -8 peer -1: tensor tables differ in names, sizes, fl; ended");
+    control_world_close(&words.world);
+}
+
+TEST(times_that_no_clock_counts_are_refused)
+{
+    for (uint32_t i = 0; i < 6; i++) {
+        words_open(2, 2, true);
+        uint64_t most_ns = CONTROL_TIME_NS_MAX + (i % 2);
+        struct control_terms *terms = &words.peers[0].offer.terms;
+        if (i / 2 == 0) terms->join_timeout_ns = most_ns;
+        if (i / 2 == 1) terms->keepalive_ns = most_ns;
+        if (i / 2 == 2) terms->exchange_timeout_ns = most_ns;
+        words_come(0);
+        words_heard(0, (i % 2 == 0)
+                           ? "waiting 0"
+                           : "refused -8 peer -1: a process offered itself with values tha; ended");
+        control_world_close(&words.world);
+    }
+}
+
+TEST(words_that_nobody_may_say_close_the_connection)
+{
+    for (uint32_t how = 0; how < 4; how++) {
+        words_all_begun(2, 2, true);
+        const struct gf_channel_driver *driver = words.peers[1].channel->driver;
+        if (how == 0) words_say_status(1, 2, 5, 0); /* of a generation to come */
+        if (how == 1) (void)driver->send(words.peers[1].channel, 0, CONTROL_GO, "\1\0\0\0", 4);
+        if (how == 2) control_words_endpoint(&words.peers[1], 7, 1); /* of no list: not looked at */
+        if (how == 3) (void)driver->send(words.peers[1].channel, 0, CONTROL_OFFER, "abc", 3);
+        words_turn();
+        words_heard(1, (how < 2) ? "ended" : "");
+        words_heard(0, "");
+        control_world_close(&words.world);
+    }
+}

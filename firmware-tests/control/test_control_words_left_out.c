@@ -1,0 +1,235 @@
+/* What a coordinator says to a process that it left out of a generation, or cut off, and to the
+ * others. */
+#include "firmware-tests/support/control_words_suite.h"
+
+TEST(who_does_not_answer_is_left_out_and_waits)
+{
+    words_all_begun(3, 3, true);
+    words_spend(100 * CONTROL_MS);
+    words_say_status(1, 1, 5, 0);
+    words_say_fault(0, 1);
+    words_turn();
+    words_heard(0, "ask 1");
+    words_heard(1, "ask 1");
+    words_heard(2, "ask 1");
+    words_say_fault(1, 1);
+    words_say_position(0, 1, 1);
+    words_say_position(1, 1, 1);
+    words_spend(700 * CONTROL_MS);
+    words_heard(0, "");
+    words_spend(60 * CONTROL_MS);
+    words_heard(0,
+                "error -6 peer 2 step 0 goes on: rank 2 does not answer (asked 0.8 s ago): it is "
+                "stopped or d");
+    words_heard(1,
+                "error -6 peer 2 step 0 goes on: rank 2 does not answer (asked 0.8 s ago): it is "
+                "stopped or d");
+    words_heard(2,
+                "error -6 peer 2 step 0 goes on: rank 2 does not answer (asked 0.8 s ago): it is "
+                "stopped or d");
+    words_say_ready(1, 1, 4, false, false);
+    words_turn();
+    words_heard(1, "");
+    words_say_ready(0, 1, 5, false, false);
+    words_turn();
+    words_heard(0, "list 2 rank 0 of 2");
+    words_heard(1, "list 2 rank 1 of 2");
+    words_heard(2, "");
+    control_words_endpoint(&words.peers[0], 2, 0);
+    control_words_endpoint(&words.peers[1], 2, 1);
+    words_turn();
+    words_heard(0, "go 2 lead 0 steps 5 lags pieces 2; waiting 0");
+    words_heard(1, "go 2 lead 0 steps 5 lags pieces 2; waiting 0");
+    words_heard(2, "error -7 peer -1 step 0 goes on: the other ranks went on without this one, as "
+                   "nothing was hea");
+    /* it polls again, and goes through the same */
+    words_say_status(2, 1, 5, 0);
+    words_turn();
+    words_heard(2, "error -7 peer -1 step 0 goes on: the other ranks went on without this one, as "
+                   "nothing was hea");
+    words_say_fault(2, 1);
+    words_turn();
+    words_heard(2, "error -7 peer -1 step 0 goes on: the other ranks went on without this one, as "
+                   "nothing was hea");
+    words_say_ready(2, 1, 4, false, false);
+    words_turn();
+    words_heard(2, "waiting 1");
+    words_heard(0, "waiting 1");
+    words_say_status(2, 1, 5, 0); /* it waits: nothing more is said */
+    words_turn();
+    words_heard(2, "");
+    /* a word of the generation before changes nothing */
+    words_say_fault(0, 1);
+    words_turn();
+    words_heard(0, "");
+    words_discard();
+    words_say_ready(0, 2, 7, true, false);
+    words_say_ready(1, 2, 7, true, false);
+    words_turn();
+    words_heard(0, "");
+    words_heard(1, "");
+    words_heard(2, "");
+    words_turn();
+    words_heard(0, "list 3 rank 0 of 3");
+    words_heard(1, "list 3 rank 1 of 3");
+    words_heard(2, "list 3 rank 2 of 3 comes in");
+    control_world_close(&words.world);
+}
+
+/* Rank 2 does not answer, and generation 2 has begun without it. */
+static void one_is_left_out(void)
+{
+    words_all_begun(3, 3, true);
+    words_say_fault(0, 1);
+    words_turn();
+    words_say_position(0, 1, 1);
+    words_say_position(1, 1, 1);
+    words_spend(800 * CONTROL_MS);
+    words_say_ready(0, 1, 5, false, false);
+    words_say_ready(1, 1, 5, false, false);
+    words_turn();
+    control_words_endpoint(&words.peers[0], 2, 0);
+    control_words_endpoint(&words.peers[1], 2, 1);
+    words_turn();
+    words_discard();
+}
+
+TEST(who_was_left_out_may_wait_or_leave)
+{
+    one_is_left_out();
+    words_say_ready(2, 1, 5, false, false);
+    words_turn();
+    words_heard(2, "waiting 1");
+    words_heard(0, "waiting 1");
+    control_words_bye(&words.peers[2], 1, 5); /* .. and gives it up */
+    words_turn();
+    words_heard(2, "waiting 0; all gone");
+    words_turn();
+    words_heard(0, "waiting 0");
+    control_world_close(&words.world);
+    one_is_left_out();
+    control_words_bye(&words.peers[2], 1, 5);
+    words_turn();
+    words_heard(2, "all gone");
+    words_heard(0, "");
+    control_world_close(&words.world);
+    one_is_left_out();
+    words_say_ready(2, 1, 5, false, true);
+    words_turn();
+    words_heard(2, "all gone");
+    words_heard(0, "");
+    control_world_close(&words.world);
+}
+
+TEST(who_was_left_out_and_comes_again_hears_so)
+{
+    one_is_left_out();
+    words_breaks(2);
+    words.peers[2].offer.standing =
+        (struct control_standing){.generation = 1, .rank = 2, .world = 3};
+    words_come(2);
+    words_heard(2,
+                "waiting 0; error -7 peer -1 step 0 goes on: the other ranks went on without this "
+                "one, as nothing was hea");
+    words_heard(0, "");
+    words_say_ready(2, 1, 5, false, false);
+    words_turn();
+    words_heard(2, "waiting 1");
+    words_heard(0, "waiting 1");
+    words_breaks(2); /* while it waits */
+    words_turn();
+    words_heard(0, "waiting 0");
+    control_world_close(&words.world);
+}
+
+TEST(a_word_of_one_that_was_left_out_is_whole)
+{
+    one_is_left_out();
+    (void)words.peers[2].channel->driver->send(words.peers[2].channel, 0, CONTROL_READY,
+                                               "\1\0\0\0\1", 5);
+    words_turn();
+    words_heard(2, "ended");
+    control_world_close(&words.world);
+}
+
+/* It has a part of GO, or none of it, as the generation after that begins without it. */
+TEST(who_has_not_read_go_and_is_left_out_begins_anew)
+{
+    words_open(3, 3, true);
+    words_all_listed(3);
+    words_spend(1010 * CONTROL_MS);
+    (void)control_words_heard(words.peers[0].channel);
+    (void)control_words_heard(words.peers[1].channel);
+    words.world.room = 1;
+    for (uint32_t id = 0; id < 3; id++) control_words_endpoint(&words.peers[id], 1, id);
+    words_turn();
+    words_heard(0, "go 1 lead 0 steps 0 pieces 3");
+    words_heard(1, "go 1 lead 0 steps 0 pieces 3");
+    words_turn();
+    words_heard(0, "waiting 0");
+    words_heard(1, "waiting 0");
+    words_say_fault(0, 1);
+    words_turn();
+    words_heard(0, "ask 1");
+    words_heard(1, "ask 1");
+    words_say_position(0, 1, 1);
+    words_say_position(1, 1, 1);
+    words_spend(800 * CONTROL_MS);
+    (void)control_words_heard(words.peers[0].channel);
+    (void)control_words_heard(words.peers[1].channel);
+    words_say_ready(0, 1, 5, false, false);
+    words_say_ready(1, 1, 5, false, false);
+    words_turn();
+    words_heard(0, "list 2 rank 0 of 2");
+    words_heard(1, "list 2 rank 1 of 2");
+    control_words_endpoint(&words.peers[0], 2, 0);
+    control_words_endpoint(&words.peers[1], 2, 1);
+    words_turn();
+    words_heard(2, "waiting 0; ended");
+    control_world_close(&words.world);
+}
+
+TEST(who_was_cut_hears_so_and_stays_out)
+{
+    struct control_report report = {.inquiry = 1, .waits_for = 0, .tensor = GF_TENSOR_NONE};
+    words_all_begun(3, 3, true);
+    words_say_fault(0, 1);
+    words_turn();
+    words_discard();
+    report.edges.count = 2;
+    report.edges.peers[1] = 1;
+    words_say_position(0, 1, 1);
+    words_say_position(1, 1, 1);
+    control_words_status(&words.peers[2], 1, &report);
+    words_turn();
+    words_heard(
+        0, "error -5 peer 2 step 0 goes on: the connection between ranks 1 and 2 is broken: no "
+           "step ends");
+    words_heard(
+        1, "error -5 peer 2 step 0 goes on: the connection between ranks 1 and 2 is broken: no "
+           "step ends");
+    words_heard(
+        2, "error -5 peer 2 step 0: the connection between ranks 1 and 2 is broken: no step ends");
+    words_say_ready(2, 1, 5, false, false);
+    words_say_ready(0, 1, 5, false, false);
+    words_say_ready(1, 1, 5, false, false);
+    words_turn();
+    words_heard(0, "list 2 rank 0 of 2");
+    words_heard(1, "list 2 rank 1 of 2");
+    words_heard(2, "");
+    control_words_endpoint(&words.peers[0], 2, 0);
+    control_words_endpoint(&words.peers[1], 2, 1);
+    words_turn();
+    words_heard(0, "go 2 lead 0 steps 5 pieces 2; waiting 0");
+    words_heard(1, "go 2 lead 0 steps 5 pieces 2; waiting 0");
+    words_heard(
+        2, "error -7 peer -1 step 0: the other ranks went on without this one: a connection to it");
+    words_breaks(2);
+    words.peers[2].offer.standing =
+        (struct control_standing){.generation = 1, .rank = 2, .world = 3};
+    words_come(2);
+    words_heard(
+        2, "error -7 peer -1 step 0: the other ranks went on without this one: a connection to it");
+    words_heard(0, "");
+    control_world_close(&words.world);
+}

@@ -1,0 +1,170 @@
+/* What a coordinator says to a process that connects again: to the same coordinator, and to a
+ * new one that takes the generation over. */
+#include "firmware-tests/support/control_words_suite.h"
+
+TEST(who_comes_again_hears_the_last_word_once_more)
+{
+    words_all_begun(4, 4, true);
+    words.peers[1].offer.standing =
+        (struct control_standing){.generation = 1, .rank = 1, .world = 4};
+    words_breaks_and_comes(1);
+    words_heard(1, "waiting 0");
+    words_say_status(0, 1, 5, 1500 * CONTROL_MS);
+    words_turn();
+    words_discard();
+    words_breaks_and_comes(1);
+    words_heard(1, "waiting 0; patience 1490 from 42");
+    words_say_fault(2, 1);
+    words_turn();
+    words_discard();
+    words_breaks_and_comes(1);
+    words_heard(1, "waiting 0; ask 1; patience 1475 from 42");
+    words_say_position(1, 1, 1);
+    words_dies(3);
+    words_heard(1,
+                "error -7 peer 3 step 5 goes on: rank 3 died: ended; rank 0 was in step 5, between "
+                "operations");
+    words_breaks_and_comes(1);
+    words_heard(
+        1, "waiting 0; error -7 peer 3 step 5 goes on: rank 3 died: ended; rank 0 was in step 5, "
+           "between operations; patience 1460 from 42");
+    words_say_ready(1, 1, 5, false, false);
+    words_turn();
+    words.peers[1].offer.standing.said = CONTROL_SAID_READY;
+    words_breaks_and_comes(1);
+    words_heard(1, "waiting 0; patience 1445 from 42");
+    words_say_ready(0, 1, 5, false, false);
+    words_say_ready(2, 1, 5, false, false);
+    words_turn();
+    words_heard(1, "list 2 rank 1 of 3");
+    control_words_endpoint(&words.peers[1], 2, 1);
+    words_turn();
+    words_breaks_and_comes(1);
+    words_heard(1, "list 2 rank 1 of 3; waiting 0; patience 1425 from 42");
+    control_words_endpoint(&words.peers[0], 2, 0);
+    control_words_endpoint(&words.peers[2], 2, 2);
+    words_turn();
+    words_discard();
+    control_words_endpoint(&words.peers[1], 2, 1);
+    words_turn();
+    words_breaks_and_comes(1); /* before GO arrives */
+    words_heard(1, "go 2 lead 0 steps 5 pieces 3; waiting 0");
+    words.peers[1].offer.standing =
+        (struct control_standing){.generation = 2, .rank = 1, .world = 3};
+    words_breaks_and_comes(1);
+    words_heard(1, "waiting 0");
+    control_world_close(&words.world);
+}
+
+static void take_over_begin_of(uint32_t id_count)
+{
+    words_open(3, id_count, true);
+    control_world_coordinator_end(&words.world);
+    control_world_coordinator_begin(&words.world);
+    uint64_t list = CONTROL_LIST_START;
+    for (uint32_t id = 0; id < 3; id++)
+        list = gf_control_list_hash(list, id, words.peers[id].offer.process);
+    for (uint32_t id = 0; id < 3; id++)
+        words.peers[id].offer.standing = (struct control_standing){
+            .generation = 4, .rank = id, .world = 3, .list_hash = list, .listed = 4};
+}
+
+static void take_over_begin(void)
+{
+    take_over_begin_of(3);
+}
+
+TEST(a_generation_is_taken_over)
+{
+    take_over_begin();
+    words.peers[2].offer.standing.listed = 6;
+    words_come(0);
+    words_heard(0, "waiting 0");
+    words_come(1);
+    words_say_status(0, 4, 5, 0);
+    words_turn();
+    words_heard(1, "waiting 0");
+    words_come(2);
+    words_heard(0, "");
+    words_heard(1, "");
+    words_heard(2, "waiting 0");
+    words_say_fault(1, 4);
+    words_turn();
+    words_heard(0, "ask 1");
+    words_heard(1, "ask 1");
+    words_heard(2, "ask 1");
+    for (uint32_t id = 0; id < 3; id++) words_say_position(id, 4, 1);
+    words_spend(2 * SECOND);
+    words_discard();
+    for (uint32_t id = 0; id < 3; id++) words_say_ready(id, 4, 5, false, false);
+    words_turn();
+    words_heard(0, "list 7 rank 0 of 3");
+    words_heard(1, "list 7 rank 1 of 3");
+    words_heard(2, "list 7 rank 2 of 3");
+    control_world_close(&words.world);
+}
+
+static const struct said_row {
+    control_said said;
+    const char *heard[3];
+} said_rows[] = {
+    {CONTROL_SAID_FAULT, {"ask 1", "ask 1", "waiting 0; ask 1"}},
+    {CONTROL_SAID_READY,
+     {"error -7 peer -1 step 0 goes on: rank 1 begins a regroup after a failure", "",
+      "waiting 0; error -7 peer -1 step 0 goes on: rank 1 begins a regroup after a failure"}},
+    {CONTROL_SAID_BYE, {"closed 1 step 5", "closed 1 step 5", "waiting 0; closed 1 step 5"}},
+};
+
+TEST(what_was_said_before_a_takeover_counts)
+{
+    for (uint32_t i = 0; i < LENGTH(said_rows); i++) {
+        const struct said_row *row = &said_rows[i];
+        take_over_begin();
+        words.peers[1].offer.standing.said = row->said;
+        words_come(0);
+        words_come(1);
+        if (row->said == CONTROL_SAID_FAULT) words_say_fault(1, 4);
+        if (row->said == CONTROL_SAID_READY) words_say_ready(1, 4, 5, false, false);
+        if (row->said == CONTROL_SAID_BYE) control_words_bye(&words.peers[1], 4, 5);
+        words_turn();
+        words_discard();
+        words_come(2);
+        for (uint32_t id = 0; id < 3; id++) words_heard(id, row->heard[id]);
+        control_world_close(&words.world);
+    }
+}
+
+TEST(a_takeover_that_fails_names_the_older_of_two_generations)
+{
+    take_over_begin();
+    words.peers[0].offer.standing.generation = 5;
+    words_come(0);
+    words_come(1);
+    words_spend(8100 * CONTROL_MS);
+    words_found("2 of the 3 ranks of generation 4, rank 0 first, did not dial it within 8.0 s");
+    words_discard();
+    control_world_close(&words.world);
+}
+
+/* A process that is of no generation gives up beside one whose generation is to be taken over. */
+TEST(a_newcomer_that_gives_up_does_not_wait)
+{
+    struct control_fault fault = {.ends = true,
+                                  .error = {.code = GF_ERR_DATA,
+                                            .peer = GF_RANK_NONE,
+                                            .tensor = GF_TENSOR_NONE,
+                                            .text = "its file is broken"}};
+    take_over_begin_of(4);
+    words_come(0);
+    words_come(3);
+    words_heard(3, "waiting 0");
+    control_words_fault(&words.peers[3], 0, &fault);
+    words_turn();
+    words_come(1);
+    words_come(2);
+    words_heard(0, "waiting 0");
+    words_heard(
+        3, "error -7 peer -1 step 0: the other ranks went on without this one, as nothing was hea");
+    assert_int_equal(gf_control_joiner_count(words.world.coordinator), 0);
+    control_world_close(&words.world);
+}
