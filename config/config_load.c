@@ -188,10 +188,10 @@ static gf_status tree_load(const config_t *tree, const char *origin, struct gf_c
     uint32_t unsaid;
     for (int i = 0; (i < count) && (status == GF_OK); i++)
         status = group_load(config_setting_get_elem(root, (unsigned)i), origin, config, error_out);
-    unsaid = gf_config_unsaid(config);
+    unsaid = gf_config_unset_mask(config);
     if ((status == GF_OK) && (gf_config_effective(config, config, why) != GF_OK))
         status = combination_refuse(tree, why, origin, error_out);
-    gf_config_unsay(config, unsaid);
+    gf_config_unset(config, unsaid);
     return status;
 }
 
@@ -255,7 +255,7 @@ static gf_status set_checked(struct gf_config *config, struct gf_config *changed
     char why[256];
     if (gf_config_effective(changed, config, why) != GF_OK)
         return gf_source_refuse(error_out, origin, 0, "%s", why);
-    gf_config_unsay(config, gf_config_unsaid(changed));
+    gf_config_unset(config, gf_config_unset_mask(changed));
     return GF_OK;
 }
 

@@ -193,7 +193,7 @@ static gf_status take(struct gf_node *node)
     gf_status status;
     node->undecided = node->world - 1;
     node->quiesced = node->dropped = false;
-    gf_node_host_look(node);
+    gf_node_host_id_set(node);
     node->shared = node->shares && (node->host != 0);
     if (node->shares && !node->shared)
         why = "/proc does not tell this host's boot id and namespaces";

@@ -32,7 +32,7 @@ struct number {
     bool found;
 };
 
-static bool number_look(void *arg, char *line)
+static bool number_line_read(void *arg, char *line)
 {
     struct number *number = arg;
     unsigned long long value;
@@ -50,7 +50,7 @@ static bool number_read(const char *folder, const char *file, const char *name, 
     char path[400];
     int length = snprintf(path, sizeof path, "%s/%s", folder, file);
     if ((length < 0) || ((size_t)length >= sizeof path)) return false;
-    (void)gf_lines_visit(path, number_look, &number);
+    (void)gf_lines_visit(path, number_line_read, &number);
     if (number.found) *value_out = number.value;
     return number.found;
 }
@@ -107,7 +107,7 @@ static bool group_lacks(const struct lack *lack, const char *root, const char *g
 }
 
 /* Version 2 has one line "0::/group", version 1 one for each controller, "4:memory:/group". */
-static bool group_look(void *arg, char *line)
+static bool group_line_read(void *arg, char *line)
 {
     const struct lack *lack = arg;
     char *controllers = strchr(line, ':');
@@ -144,7 +144,7 @@ char *gf_node_limits_text(size_t bytes, bool shared, char *text_out, size_t text
             mib(limit.rlim_cur), mib(value * page_bytes), mib(bytes));
         return text_out;
     }
-    (void)gf_lines_visit("/proc/self/cgroup", group_look, &lack);
+    (void)gf_lines_visit("/proc/self/cgroup", group_line_read, &lack);
     if (text_out[0] != '\0') return text_out;
     if (number_read("/proc", "meminfo", "MemAvailable:", &value) && (value * 1024 < bytes))
         (void)snprintf(text_out, text_bytes,
@@ -450,7 +450,7 @@ struct pages {
     unsigned long huge_kib;
 };
 
-static bool line_look(void *arg, char *line)
+static bool page_line_read(void *arg, char *line)
 {
     struct pages *pages = arg;
     unsigned long first = 0;
@@ -473,7 +473,7 @@ char *gf_node_pages_text(const void *base, char *text_out, size_t text_bytes)
 {
     struct pages pages = {.base = (unsigned long)(uintptr_t)base};
     (void)snprintf(text_out, text_bytes, "pages of unknown size");
-    (void)gf_lines_visit("/proc/self/smaps", line_look, &pages);
+    (void)gf_lines_visit("/proc/self/smaps", page_line_read, &pages);
     if (pages.page_kib != 0)
         (void)snprintf(text_out, text_bytes,
                        "pages of %lu KiB, and %lu KiB of it in transparent huge pages",

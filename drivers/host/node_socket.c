@@ -74,7 +74,7 @@ static bool random_take(void *out, size_t bytes)
 }
 
 /* Abstract names are the network namespace's, users those of a user namespace. */
-void gf_node_host_look(struct gf_node *node)
+void gf_node_host_id_set(struct gf_node *node)
 {
     uint64_t hash = GF_FNV_START;
     char text[16] = "";

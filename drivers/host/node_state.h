@@ -320,7 +320,7 @@ unsigned char *gf_node_memory_map(const struct gf_node *node, uint32_t slot,
                                   const struct node_offer *offer, int fd, const char **why_out);
 
 /* node_socket.c. Sets host, alone and overflow_user. */
-void gf_node_host_look(struct gf_node *node);
+void gf_node_host_id_set(struct gf_node *node);
 /* Does this host let ranks pass their memory on and map that of others? Tried with this rank's own;
  * false: *why_out. */
 bool gf_node_passes_memory(const struct gf_node *node, const char **why_out);

@@ -256,13 +256,13 @@ static bool is_stale(const struct sim_packet *packet)
 void sim_packet_happen(struct gf_sim *sim, struct sim_packet *packet)
 {
     const struct sim_wire_end *ends = packet->wire->ends;
-    bool is_look =
+    bool is_timeout =
         (packet->kind == SIM_PACKET_UNANSWERED) || (packet->kind == SIM_PACKET_KEEPALIVE);
     if (is_stale(packet)) {
         sim_packet_free(sim, packet);
         return;
     }
-    if (!is_look && sim_hold(sim, ends[0].proc, ends[1].proc, SIM_PACKET, packet)) return;
+    if (!is_timeout && sim_hold(sim, ends[0].proc, ends[1].proc, SIM_PACKET, packet)) return;
     switch (packet->kind) {
     case SIM_PACKET_DIAL: dial_happen(sim, packet); break;
     case SIM_PACKET_END: end_happen(sim, packet); break;

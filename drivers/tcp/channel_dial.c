@@ -178,7 +178,7 @@ static void probe_take(struct channel *channel, dial_event news)
 
 /* Members with another job id (GF_JOB, or none) go to another name, and the coordinator among them
  * gives up as this process does. */
-static void others_look(struct channel *channel)
+static void other_job_find(struct channel *channel)
 {
     if (!channel->by_name || channel->met || channel->others_looked_for) return;
     if (channel->now_ns - channel->unmet_ns < CHANNEL_OTHERS_NS) return;
@@ -190,7 +190,7 @@ outcome gf_channel_dial_progress(struct channel *channel, struct gf_channel_even
 {
     struct dial *dial = &channel->dial;
     if (channel->unmet_ns == 0) return OUTCOME_NOTHING;
-    others_look(channel);
+    other_job_find(channel);
     probe_take(channel, gf_dial_poll(&channel->handshake, &channel->probe, channel->now_ns));
     if (!dial->on) return OUTCOME_NOTHING;
     if (gf_dial_has_attempts(dial) && (channel->now_ns - dial->began_ns >= CHANNEL_DIAL_NS)) {

@@ -130,7 +130,7 @@ static gf_status open_channel(const struct gf_channel_setup *setup, void *state,
     (void)snprintf(channel->handshake.address_text, sizeof channel->handshake.address_text, "%s",
                    setup->address);
     lay(channel);
-    gf_handshake_descriptors_look(&channel->handshake);
+    gf_handshake_fd_limit_set(&channel->handshake);
     gf_status status = gf_auth_source_begin(&channel->handshake.source, fault_out);
     if (status == GF_OK) status = gf_channel_address_set(channel, fault_out);
     if (status == GF_OK) status = descriptors_check(channel, fault_out);

@@ -287,7 +287,7 @@ static gf_status open_once(struct gf_data *data)
         if (status != GF_OK) return status;
         dump_set(data, false);
     }
-    gf_handshake_descriptors_look(&data->handshake);
+    gf_handshake_fd_limit_set(&data->handshake);
     return gf_handshake_open(&data->handshake);
 }
 

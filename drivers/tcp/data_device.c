@@ -45,8 +45,8 @@ static void warn(struct gf_data *data, uint32_t peer, const struct gf_network_pa
 /* Where ARP is not strict the peer may learn, after a link was down, the other device for this
  * address.
  */
-static void bound_look(struct gf_data *data, uint32_t peer, const struct gf_network_pair *pair,
-                       uint16_t family)
+static void bound_device_check(struct gf_data *data, uint32_t peer,
+                               const struct gf_network_pair *pair, uint16_t family)
 {
     if ((family == AF_INET) && !gf_network_answers_alone(pair->name))
         warn(data, peer, pair, TOLD_MAY_END,
@@ -58,7 +58,7 @@ void gf_data_device_dialled(struct gf_data *data, const struct dial *dial)
     struct gf_network_pair pair;
     if ((dial->device == 0) || !gf_network_pair(&dial->from, &dial->to, &pair)) return;
     if (bound_to(dial->fd) == pair.index)
-        bound_look(data, dial->to_rank, &pair, dial->from.family);
+        bound_device_check(data, dial->to_rank, &pair, dial->from.family);
     else if (dial->tried > HANDSHAKE_ATTEMPTS_BOUND)
         warn(data, dial->to_rank, &pair, TOLD_ONE_DEVICE,
              "no connection stands that is bound to the first");
@@ -116,5 +116,5 @@ void gf_data_device_accepted(struct gf_data *data, int fd, uint32_t from)
     else if (!gf_socket_bind_device(fd, pair.index))
         warn(data, from, &pair, TOLD_ONE_DEVICE, "the kernel binds no connection to the first");
     else
-        bound_look(data, from, &pair, own.family);
+        bound_device_check(data, from, &pair, own.family);
 }

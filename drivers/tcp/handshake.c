@@ -81,7 +81,7 @@ void gf_handshake_close(struct handshake *handshake)
 }
 
 /* Where few are left, strangers get none of them: the rest of the process needs some. */
-void gf_handshake_descriptors_look(struct handshake *handshake)
+void gf_handshake_fd_limit_set(struct handshake *handshake)
 {
     struct rlimit files;
     handshake->fd_most = UINT32_MAX;

@@ -129,7 +129,7 @@ bool gf_handshake_next(const struct handshake *handshake, struct handshake_poll 
 gf_status gf_handshake_epoll_set(struct handshake *handshake, int operation, int fd, uint32_t about,
                                  uint32_t events);
 /* How many descriptors strangers leave to the process. */
-void gf_handshake_descriptors_look(struct handshake *handshake);
+void gf_handshake_fd_limit_set(struct handshake *handshake);
 
 /* The messages. transcript[HANDSHAKE_TRANSCRIPT_BYTES] holds NONCE and then HELLO. The proof is the
  * end of HELLO, and covers all before it. */

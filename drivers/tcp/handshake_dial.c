@@ -232,8 +232,8 @@ static void hello_put(const struct handshake *handshake, const struct dial *dial
 }
 
 /* Another rank of this job may have the port by now; an acceptor of another job names its job. */
-static dial_event hello_say(struct handshake *handshake, struct dial *dial, struct attempt *one,
-                            uint64_t now_ns)
+static dial_event hello_send(struct handshake *handshake, struct dial *dial, struct attempt *one,
+                             uint64_t now_ns)
 {
     const struct gf_frame_header header = gf_frame_header_get(one->in);
     if ((dial->to_rank != GF_RANK_NONE) && (header.from != dial->to_rank) &&
@@ -301,6 +301,6 @@ dial_event gf_dial_take(struct handshake *handshake, struct dial *dial, uint32_t
     if (status == GF_AGAIN) return DIAL_NOTHING;
     if (status < 0)
         return attempt_failed(handshake, dial, one, now_ns, (errno != 0) ? errno : ECONNRESET);
-    return (one->state == HANDSHAKE_ATTEMPT_NONCE) ? hello_say(handshake, dial, one, now_ns)
+    return (one->state == HANDSHAKE_ATTEMPT_NONCE) ? hello_send(handshake, dial, one, now_ns)
                                                    : answer_take(handshake, dial, one, now_ns);
 }

@@ -101,8 +101,9 @@ static bool is_large_lost(const struct gf_tcp_stream *stream, const struct measu
 
 /* "nothing is acknowledged of 96 bytes that rank 2 (10.0.0.3:4000) sent to rank 3 (10.0.0.4:7118)
  * for 3.0 s (4 retransmits)" */
-static void stands_say(const struct gf_tcp_peer *peer, const struct gf_tcp_stream *stream,
-                       const struct measured *at, struct gf_fault *fault_out)
+static void unacknowledged_fault_set(const struct gf_tcp_peer *peer,
+                                     const struct gf_tcp_stream *stream, const struct measured *at,
+                                     struct gf_fault *fault_out)
 {
     char own[64];
     char other[64];
@@ -126,7 +127,7 @@ static void stands_say(const struct gf_tcp_peer *peer, const struct gf_tcp_strea
 /* ---- all together ---- */
 
 /* Of several streams the fault names the one that has waited longest. */
-static bool stands_look(const struct gf_tcp_peer *peer, struct gf_fault *fault_out)
+static bool unacknowledged_check(const struct gf_tcp_peer *peer, struct gf_fault *fault_out)
 {
     const struct gf_tcp_link *tcp = peer->link;
     const struct gf_tcp_stream *worst = NULL;
@@ -141,12 +142,12 @@ static bool stands_look(const struct gf_tcp_peer *peer, struct gf_fault *fault_o
         of_worst = at;
     }
     if (worst == NULL) return false;
-    stands_say(peer, worst, &of_worst, fault_out);
+    unacknowledged_fault_set(peer, worst, &of_worst, fault_out);
     return true;
 }
 
 /* For a second an end that the peer may have made on purpose is no fault. */
-static bool ended_look(const struct gf_tcp_peer *peer, struct gf_fault *fault_out)
+static bool ended_check(const struct gf_tcp_peer *peer, struct gf_fault *fault_out)
 {
     int error = peer->ended_error;
     uint64_t now_ns = gf_clock_monotonic.now_ns(&gf_clock_monotonic);
@@ -168,7 +169,7 @@ bool gf_tcp_edge_is_broken(struct gf_link *link, uint32_t id, struct gf_fault *f
     struct gf_tcp_peer *peer = &tcp->peers[id];
     fault_out->code = GF_OK;
     if (!tcp->is_open || (id >= tcp->setup.world) || (id == tcp->setup.rank)) return false;
-    if (peer->ended && ended_look(peer, fault_out)) return true;
-    if (!peer->ended && stands_look(peer, fault_out)) return true;
+    if (peer->ended && ended_check(peer, fault_out)) return true;
+    if (!peer->ended && unacknowledged_check(peer, fault_out)) return true;
     return is_awaited(peer) && gf_tcp_reach_failed(peer, fault_out);
 }

@@ -47,8 +47,8 @@ static void limit_text(int error, char *text_out, size_t bytes)
 }
 
 /* What forbids a connection judges by its address, so the text holds it. */
-static void lack_say(const struct gf_tcp_link *tcp, uint32_t peer, const char *at, int error,
-                     struct gf_fault *fault_out)
+static void lack_fault_set(const struct gf_tcp_link *tcp, uint32_t peer, const char *at, int error,
+                           struct gf_fault *fault_out)
 {
     char limit[112];
     bool is_right = (error == EPERM) || (error == EACCES);
@@ -107,8 +107,8 @@ static const char *advice_of(const struct gf_tcp_link *tcp, uint32_t own, const 
 }
 
 /* `stream` of `peer` was dialled at `to` and has no connection yet. */
-static void reach_say(const struct gf_tcp_link *tcp, uint32_t peer, uint32_t stream,
-                      const struct gf_addr *to, struct gf_fault *fault_out)
+static void reach_fault_set(const struct gf_tcp_link *tcp, uint32_t peer, uint32_t stream,
+                            const struct gf_addr *to, struct gf_fault *fault_out)
 {
     const char *why_not = gf_data_text(tcp->data, peer);
     int error = gf_data_error(tcp->data, peer);
@@ -125,7 +125,7 @@ static void reach_say(const struct gf_tcp_link *tcp, uint32_t peer, uint32_t str
         at, sizeof at, (to->family == AF_INET) ? " at %s:%u by %s (%s)" : " at [%s]:%u by %s (%s)",
         ip, ntohs(to->port), (device->name[0] != '\0') ? device->name : "any device", own_ip);
     if (is_own_lack(error, to)) {
-        lack_say(tcp, peer, at, error, fault_out);
+        lack_fault_set(tcp, peer, at, error, fault_out);
         return;
     }
     if (error != 0)
@@ -149,6 +149,6 @@ bool gf_tcp_reach_failed(const struct gf_tcp_peer *peer, struct gf_fault *fault_
         if (gf_data_text(tcp->data, peer->id)[0] == 0) return false;
     }
     while ((stream + 1 < tcp->setup.streams) && (peer->streams[stream].fd >= 0)) stream++;
-    reach_say(tcp, peer->id, stream, &peer->addrs[stream % peer->addr_count], fault_out);
+    reach_fault_set(tcp, peer->id, stream, &peer->addrs[stream % peer->addr_count], fault_out);
     return true;
 }

@@ -301,7 +301,7 @@ struct other {
 };
 
 /* The name ends its line. */
-static bool other_look(void *arg, char *line)
+static bool other_line_read(void *arg, char *line)
 {
     struct other *other = arg;
     const size_t own_bytes = strlen(other->own);
@@ -318,7 +318,7 @@ static bool other_look(void *arg, char *line)
 bool gf_socket_name_other(const char *prefix, const char *own, char name_out[GF_SOCKET_NAME_BYTES])
 {
     struct other other = {.prefix = prefix, .own = own, .name_out = name_out};
-    (void)gf_lines_visit("/proc/net/unix", other_look, &other);
+    (void)gf_lines_visit("/proc/net/unix", other_line_read, &other);
     return other.found;
 }
 
@@ -329,7 +329,7 @@ struct port_users {
 
 /* " 0: 0100007F:1BCD 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000 ..": the port
  * here in hexadecimal, the state (0A listens), and the user. */
-static bool port_look(void *arg, char *line)
+static bool port_line_read(void *arg, char *line)
 {
     struct port_users *users = arg;
     unsigned port = 0, state = 0, user = 0;
@@ -346,8 +346,8 @@ static bool port_look(void *arg, char *line)
 bool gf_socket_port_is_own(uint16_t port)
 {
     struct port_users users = {.port = port};
-    (void)gf_lines_visit("/proc/net/tcp", port_look, &users);
-    (void)gf_lines_visit("/proc/net/tcp6", port_look, &users);
+    (void)gf_lines_visit("/proc/net/tcp", port_line_read, &users);
+    (void)gf_lines_visit("/proc/net/tcp6", port_line_read, &users);
     return (users.own > 0) && (users.others == 0);
 }
 

@@ -201,7 +201,7 @@ static bool progress(struct gf_link *link)
     if ((link->failed = gf_ucx_enter(ucx)) != GF_OK) return false;
     moved = ucp_worker_progress(ucx->worker);
     gf_ucx_leave(ucx);
-    gf_ucx_lines_tell(ucx);
+    gf_ucx_lines_log(ucx);
     return moved != 0;
 }
 

@@ -143,7 +143,7 @@ bool gf_ucx_has_infiniband(char *text_out, size_t text_bytes);
 gf_fabric gf_ucx_probe(const struct gf_link_setup *setup, char *text_out, size_t text_bytes);
 
 /* link_ucx_open.c. To the link's log: what UCX has said in no call that opens or ends a network. */
-void gf_ucx_lines_tell(const struct gf_ucx *ucx);
+void gf_ucx_lines_log(const struct gf_ucx *ucx);
 
 /* Sets in config what the link was asked for. */
 gf_status gf_ucx_settings_apply(struct gf_ucx *ucx, ucp_config_t *config);

@@ -78,7 +78,7 @@ static bool line_take(gf_log_level *level_out, char text_out[GF_UCX_LINE_BYTES])
     return takes;
 }
 
-void gf_ucx_lines_tell(const struct gf_ucx *ucx)
+void gf_ucx_lines_log(const struct gf_ucx *ucx)
 {
     gf_log_level level;
     char text[GF_UCX_LINE_BYTES];
@@ -121,7 +121,7 @@ static gf_status process_join(struct gf_ucx *ucx)
 static void process_leave(struct gf_ucx *ucx)
 {
     if (!ucx->joined) return;
-    gf_ucx_lines_tell(ucx);
+    gf_ucx_lines_log(ucx);
     gf_forked_lock();
     if (--shared.links == 0) gf_ucx_log_give();
     gf_forked_unlock();
@@ -419,7 +419,7 @@ static const char *devices_text(const struct gf_ucx *ucx)
     return (ucx->devices[0] != '\0') ? ucx->devices : "any";
 }
 
-static void network_tell(const struct gf_ucx *ucx)
+static void network_log(const struct gf_ucx *ucx)
 {
     gf_log_line(&ucx->setup.log, GF_LOG_INFO, "link: UCX %s, transports %s, devices %s",
                 ucp_get_version_string(), ucx->setup.transports, devices_text(ucx));
@@ -453,7 +453,7 @@ gf_status gf_ucx_open(const struct gf_link_setup *setup, void *state, struct gf_
         return status;
     }
     ucx->is_open = true;
-    network_tell(ucx);
+    network_log(ucx);
     *link_out = &ucx->link;
     return GF_OK;
 }

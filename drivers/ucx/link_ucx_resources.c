@@ -33,7 +33,7 @@ static bool domain_opens(uct_component_h component, const char *domain_name)
     return opens;
 }
 
-static enum found component_look(uct_component_h component, const char *name)
+static enum found component_find(uct_component_h component, const char *name)
 {
     uct_md_resource_desc_t domains[DOMAINS_MAX];
     uct_component_attr_t attributes = {.field_mask = UCT_COMPONENT_ATTR_FIELD_NAME |
@@ -49,7 +49,7 @@ static enum found component_look(uct_component_h component, const char *name)
     return FOUND_COMPONENT;
 }
 
-static enum found family_look(const struct family *family)
+static enum found family_find(const struct family *family)
 {
     uct_component_h *components = NULL;
     unsigned component_count = 0;
@@ -57,7 +57,7 @@ static enum found family_look(const struct family *family)
     gf_ucx_start();
     if (uct_query_components(&components, &component_count) != UCS_OK) return FOUND_NOTHING;
     for (unsigned i = 0; (i < component_count) && (most != FOUND_DEVICE); i++) {
-        enum found found = component_look(components[i], family->component);
+        enum found found = component_find(components[i], family->component);
         if (found > most) most = found;
     }
     uct_release_component_list(components);
@@ -75,7 +75,7 @@ static void unbuilt_text(const struct family *family, const char *name, size_t n
 bool gf_ucx_has_infiniband(char *text_out, size_t text_bytes)
 {
     const struct family *family = &families[0];
-    bool has = GF_UCX_DYNAMIC ? family_look(family) != FOUND_NOTHING : GF_UCX_IB;
+    bool has = GF_UCX_DYNAMIC ? family_find(family) != FOUND_NOTHING : GF_UCX_IB;
     GF_ASSERT(family->kind == GF_UCX_INFINIBAND);
     if (!has)
         unbuilt_text(family, family->component, strlen(family->component), text_out, text_bytes);
@@ -89,7 +89,7 @@ bool gf_ucx_missing_text(const char *transports, char *text_out, size_t text_byt
         const char *name = gf_ucx_find(transports, families[i].kind, &name_bytes);
         enum found found;
         if (name == NULL) continue;
-        found = family_look(&families[i]);
+        found = family_find(&families[i]);
         if (found == FOUND_DEVICE) continue;
         if (found == FOUND_COMPONENT)
             (void)snprintf(text_out, text_bytes,

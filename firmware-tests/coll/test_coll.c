@@ -1,6 +1,6 @@
 /* All collectives over the simulated network where nothing fails: any count and world, sums bit by
  * bit in their stated order, the memory asked for, the traffic.
- * link: wrap gf_node_host_look */
+ * link: wrap gf_node_host_id_set */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/real_links.h"
 #include "firmware-tests/support/coll_group.h"

@@ -1,6 +1,6 @@
 /* Allreduce by other reductions than the sum: each algorithm, each type, to the bit; the element op
  * beside a definition of its own; and ranks that ask for different ones.
- * link: wrap gf_node_host_look */
+ * link: wrap gf_node_host_id_set */
 
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world.h"

@@ -2,7 +2,7 @@
  * their way in, the joiner ahead of all, in the end the world is whole and holds the same weights.
  * One death, several joiners, whatever makes up the state, and that it is the sum of the steps that
  * were applied: the soak's elastic jobs.
- * link: wrap gf_node_host_look */
+ * link: wrap gf_node_host_id_set */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/elastic.h"
 #include "lib/context.h"

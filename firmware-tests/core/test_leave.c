@@ -1,6 +1,6 @@
 /* Ranks that give up, leave, are cut off or lag: everybody ends, in time, and knows whose doing it
  * was.
- * link: wrap gf_node_host_look */
+ * link: wrap gf_node_host_id_set */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/real_links.h"
 #include "firmware-tests/support/world_setups.h"

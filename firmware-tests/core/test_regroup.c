@@ -2,7 +2,7 @@
  * and one after the other (alone: the soak), cuts and silence. In the end the world has who came
  * and not who left, all hold the same weights and state_extra, and whoever left hears of no
  * failure. What befalls the coordinator: test_coordinator.
- * link: wrap gf_node_host_look */
+ * link: wrap gf_node_host_id_set */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/elastic.h"
 #include "lib/context.h"

@@ -1,6 +1,6 @@
 /* The public collectives on whole contexts: right, bounded, and when ranks call different things, a
  * clear end.
- * link: wrap gf_node_host_look */
+ * link: wrap gf_node_host_id_set */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/real_links.h"
 #include "firmware-tests/support/world.h"

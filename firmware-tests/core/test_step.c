@@ -1,7 +1,7 @@
 /* Dense steps on whole contexts: what every rank finds in gf_gradient() afterwards where worlds,
  * tensors and numbers are at their ends. Any world, wire, grouping and order, tensors that are
  * skipped, micro-batches: the soak's jobs.
- * link: wrap gf_node_host_look */
+ * link: wrap gf_node_host_id_set */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world_setups.h"
 #include "lib/context.h"

@@ -1,6 +1,6 @@
 /* The collective over nodes of ranks that share memory, over the simulator's nodes: sums bit by
  * bit, nodes of any size, the traffic, and every post that meets a fault.
- * link: wrap gf_node_host_look */
+ * link: wrap gf_node_host_id_set */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/real_links.h"
 #include "firmware-tests/support/coll_fault.h"

@@ -1,6 +1,6 @@
 /* Sparse communication on whole contexts: over many steps nothing is lost and nobody disagrees. The
  * rules of a step, with all that a configuration may have beside it: the soak's model.
- * link: wrap gf_node_host_look */
+ * link: wrap gf_node_host_id_set */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/sparse_model.h"
 

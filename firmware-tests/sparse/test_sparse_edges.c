@@ -1,6 +1,6 @@
 /* Sparse communication at its ends: everything kept, nothing finite, no room in a type, sizes far
  * apart, many ranks.
- * link: wrap gf_node_host_look */
+ * link: wrap gf_node_host_id_set */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/sparse_model.h"
 #include "firmware-tests/support/world_setups.h"

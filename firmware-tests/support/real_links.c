@@ -29,11 +29,12 @@ static struct real_rank *rank_of(const struct gf_link *link)
 
 /* ---- several nodes in one process ---- */
 
-__attribute__((weak)) void __real_gf_node_host_look(struct gf_node *node); /* REAL_SUITES have it */
-void __wrap_gf_node_host_look(struct gf_node *node);
-void __wrap_gf_node_host_look(struct gf_node *node)
+__attribute__((weak)) void __real_gf_node_host_id_set(
+    struct gf_node *node); /* REAL_SUITES have it */
+void __wrap_gf_node_host_id_set(struct gf_node *node);
+void __wrap_gf_node_host_id_set(struct gf_node *node)
 {
-    __real_gf_node_host_look(node);
+    __real_gf_node_host_id_set(node);
     if (opens != NULL) node->host += 2 * (uint64_t)rank_of(node->link)->node;
 }
 

@@ -103,7 +103,7 @@ gf_status gf_fail_fault(gf_context *gf, const struct gf_fault *fault, gf_operati
 
 /* "; rank 1 was in step 7, operation step, tensor 12 \"conv1.weight\"": what this rank was doing. A
  * finding has the same text on all ranks, so it needs the rank's number. */
-static void location_log(gf_context *gf)
+static void error_location_append(gf_context *gf)
 {
     char tensor[64] = "";
     size_t used = strlen(gf->error.text);
@@ -136,7 +136,7 @@ static void finding_take(gf_context *gf, const struct gf_error *found)
         gf->error.tensor = gf->position.tensor;
     }
     if (is_cut) gf->error.code = GF_ERR_PEER; /* the others go on without it */
-    location_log(gf);
+    error_location_append(gf);
 }
 
 gf_status gf_fail_from(gf_context *gf, const struct gf_error *error)

@@ -141,7 +141,7 @@ static void neighbours_count(gf_context *gf)
 
 /* On one node nothing reads the names of networks, so a wrong name would be found first on several
  * nodes. */
-static void unused_tell(gf_context *gf, const char *key, const char *names)
+static void unused_log(gf_context *gf, const char *key, const char *names)
 {
     if (gf->link->network || (gf->rank != 0) || (names[0] == '\0')) return;
     gf_log_line(&gf->log, GF_LOG_WARN,
@@ -150,7 +150,7 @@ static void unused_tell(gf_context *gf, const char *key, const char *names)
 }
 
 /* A rank that comes in would receive nothing, and continue with weights of its own. */
-static void unknown_weights_tell(gf_context *gf)
+static void unknown_weights_log(gf_context *gf)
 {
     if (!gf_is_elastic(gf) || gf_has_weights(gf) || (gf->rank != 0)) return;
     gf_log_line(&gf->log, GF_LOG_WARN,
@@ -159,7 +159,7 @@ static void unknown_weights_tell(gf_context *gf)
 }
 
 /* Both are valid, and mostly a mistake. */
-static void odd_tensors_tell(gf_context *gf)
+static void odd_tensors_log(gf_context *gf)
 {
     uint32_t empty = 0;
     uint32_t unnamed = 0;
@@ -194,10 +194,10 @@ static void opened(gf_context *gf)
     gf->observed.trace.written = gf->observed.trace.read = gf->observed.trace.next = 0;
     memset(gf->observed.late, 0, gf->world * sizeof *gf->observed.late);
     gf_opened_count(gf);
-    unused_tell(gf, "devices", gf->config.link.devices);
-    unused_tell(gf, "transports", gf->config.link.transports);
-    unknown_weights_tell(gf);
-    odd_tensors_tell(gf);
+    unused_log(gf, "devices", gf->config.link.devices);
+    unused_log(gf, "transports", gf->config.link.transports);
+    unknown_weights_log(gf);
+    odd_tensors_log(gf);
     gf_log_line(&gf->log, GF_LOG_INFO,
                 "rank %u of %u: open over %s, %u tensors in %u fused buffers", gf->rank, gf->world,
                 gf_link_name(gf->link), gf->tensor_count, gf->buffers.dense_count);
@@ -253,7 +253,7 @@ gf_status gf_join_progress(gf_context *gf, uint64_t now_ns)
         }
         if ((status = peers_connect(gf)) == GF_OK) {
             neighbours_count(gf);
-            gf_nodes_look(gf);
+            gf_nodes_reach_find(gf);
             gf->phase = GF_PHASE_WARM;
         }
         return (status < 0) ? status : GF_AGAIN;

@@ -24,7 +24,7 @@ static struct gf_nodes_meeting meeting_of(const gf_context *gf)
         .link = gf->link, .world = gf->world, .rank = gf->rank, .words = gf->nodes.words};
 }
 
-void gf_nodes_look(gf_context *gf)
+void gf_nodes_reach_find(gf_context *gf)
 {
     const struct gf_nodes_meeting met = meeting_of(gf);
     if (met.words.reach != NULL) gf_nodes_meet(&met);

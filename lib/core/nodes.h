@@ -19,7 +19,7 @@ bool gf_nodes_wanted(const struct gf_config *config);
 /* auto took hierarchy, though the links of all ranks read their devices' memory: good only where
  * some node sums from device to device. */
 bool gf_nodes_need_peers(const gf_context *gf);
-void gf_nodes_look(gf_context *gf);
+void gf_nodes_reach_find(gf_context *gf);
 gf_status gf_nodes_commit(gf_context *gf);
 
 #endif

@@ -115,7 +115,7 @@ static gf_status gpu_open(const struct gf_layout *layout, const struct gf_contro
 }
 
 /* At which addresses of this host the link listens, beside that on the way to the coordinator. */
-static void addrs_look(const struct gf_layout *layout, struct gf_link_setup *setup)
+static void data_addrs_set(const struct gf_layout *layout, struct gf_link_setup *setup)
 {
     struct gf_addr to = {.family = 0};
     if (gf_addr_parse(setup->address, true, &to))
@@ -128,7 +128,7 @@ static gf_status link_open(const struct gf_layout *layout, void *state, gf_conte
 {
     struct gf_link_setup *setup = &gf->opening.link_setup;
     *setup = gf_layout_link(layout, &gf->config);
-    addrs_look(layout, setup);
+    data_addrs_set(layout, setup);
     if (layout->may_reach_device) {
         setup->gpu = gf->gpu;
         setup->device = gf->gpu->arena;
@@ -139,7 +139,7 @@ static gf_status link_open(const struct gf_layout *layout, void *state, gf_conte
 }
 
 /* Could this rank's part of a job of several nodes go over the fabric? */
-static uint32_t fabric_look(gf_context *gf)
+static uint32_t fabric_probe(gf_context *gf)
 {
     const struct gf_link_driver *fabric = gf->drivers.fabric;
     char text[200] = "link.driver = tcp";
@@ -159,7 +159,7 @@ static uint64_t elems_of(const gf_context *gf)
 }
 
 /* What the appliance adds to the state: the hash tells that it differs, the text where. */
-static void extra_tell(const struct gf_config *config, struct gf_offer *offer)
+static void offer_extra_add(const struct gf_config *config, struct gf_offer *offer)
 {
     uint64_t hash = gf_extra_hash(config);
     if (hash == 0) return;
@@ -176,7 +176,7 @@ uint64_t gf_grace_ns(uint64_t timeout_ns)
 
 /* What is left of a timeout beside the grace is for answers of ranks on cores that are shared. */
 #define PROVEN_NS UINT64_C(100000000)
-static void short_timeout_say(const gf_context *gf)
+static void short_timeout_log(const gf_context *gf)
 {
     if ((gf->config.exchange.timeout_ns >= PROVEN_NS) || (gf->rank != 0) || (gf->world == 1))
         return;
@@ -213,7 +213,7 @@ __attribute__((noinline)) static gf_status control_open(const struct gf_layout *
 {
     struct gf_control_setup setup = gf_layout_control_setup(layout, &gf->config);
     gf->polled.at_ns = gf_now(gf);
-    short_timeout_say(gf);
+    short_timeout_log(gf);
     setup.process = process_draw(gf, gf->polled.at_ns);
     setup.edge_is_broken = gf_edge_is_broken;
     setup.tensor_name = tensor_name;
@@ -226,10 +226,10 @@ __attribute__((noinline)) static gf_status control_open(const struct gf_layout *
                                     .tensor_count = gf->tensor_count,
                                     .elem_count = elems_of(gf),
                                     .network = gf->link->network,
-                                    .fabric = fabric_look(gf),
+                                    .fabric = fabric_probe(gf),
                                     .node = gf->link->node};
     (void)gf_config_summary(&layout->config, setup.offer.summary, sizeof setup.offer.summary);
-    extra_tell(&layout->config, &setup.offer);
+    offer_extra_add(&layout->config, &setup.offer);
     gf->position = (struct gf_position){.tensor = GF_TENSOR_NONE, .waits_for = GF_RANK_NONE};
     gf->failing.link_peer = GF_RANK_NONE;
     /* all ranks come, and then their endpoints; with time for the coordinator to say who did not */

@@ -47,7 +47,7 @@ static void patience_have(gf_context *gf, uint64_t now_ns)
 }
 
 /* A rank has closed, and this one is in a step that the closed rank did not end: no rank can. */
-static gf_status closed_look(gf_context *gf)
+static gf_status closed_check(gf_context *gf)
 {
     uint32_t rank;
     uint64_t step;
@@ -85,5 +85,5 @@ gf_status gf_progress(gf_context *gf, uint64_t now_ns)
     case GF_CONTROL_ENDED: return gf_fail_from(gf, gf_control_error(gf->control));
     }
     patience_have(gf, now_ns);
-    return closed_look(gf);
+    return closed_check(gf);
 }

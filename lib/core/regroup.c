@@ -28,10 +28,10 @@ static bool has_failed(const gf_context *gf)
 
 /* A context that fails may still write its step to the end: so this is looked at anew once it has
  * failed. */
-static void steps_look(gf_context *gf)
+static void own_progress_set(gf_context *gf)
 {
     gf->change.own.steps = gf_steps(gf);
-    gf_given_look(gf, &gf->change.own);
+    gf_own_applied_set(gf, &gf->change.own);
 }
 
 /* ---- a new link ---- */
@@ -211,7 +211,7 @@ static gf_status drain_progress(gf_context *gf, uint64_t now_ns)
         gf->change.state = GF_CHANGE_NONE;
         return gf->error.code;
     }
-    steps_look(gf);
+    own_progress_set(gf);
     await_begin(gf, false);
     return GF_AGAIN;
 }
@@ -282,7 +282,7 @@ gf_status gf_change_progress(gf_context *gf, void *arg)
 
 static void change_begin(gf_context *gf)
 {
-    steps_look(gf);
+    own_progress_set(gf);
     gf->change.own.requests = gf->requests.posted;
     gf->change.final = false;
     (void)gf_poll_begin(gf);

@@ -148,7 +148,7 @@ static bool leads_nowhere(const char *address)
 
 /* A process that should be one of several ranks, and is not configured so, trains by itself without
  * any failure: this warns of it. */
-static void alone_say(const struct gf_layout *layout)
+static void alone_log(const struct gf_layout *layout)
 {
     const struct gf_config *config = &layout->config;
     const struct gf_log log = {config->log, config->log_user};
@@ -169,7 +169,7 @@ static void alone_say(const struct gf_layout *layout)
 }
 
 /* Without an id of the job two jobs at one address could become one: this warns of it. */
-static void nameless_say(const struct gf_layout *layout)
+static void nameless_log(const struct gf_layout *layout)
 {
     const struct gf_config *config = &layout->config;
     const struct gf_log log = {config->log, config->log_user};
@@ -211,8 +211,8 @@ static gf_status name_find(struct gf_layout *layout, char *error_out)
 
 gf_status gf_layout_meet(struct gf_layout *layout, char *error_out)
 {
-    alone_say(layout);
-    nameless_say(layout);
+    alone_log(layout);
+    nameless_log(layout);
     return (layout->config.job.world_max > 1) ? name_find(layout, error_out) : GF_OK;
 }
 

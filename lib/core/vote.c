@@ -96,7 +96,7 @@ bool gf_skip_is_news(gf_context *gf, uint32_t reason, char text_out[GF_SKIP_TEXT
     return (skips->count & (skips->count - 1)) == 0;
 }
 
-static void values_tell(gf_context *gf, const uint64_t *words)
+static void values_log(gf_context *gf, const uint64_t *words)
 {
     const struct gf_finite_location location = gf_finite_location_of(words[GF_VOTE_FIRST_BAD]);
     char many[GF_SKIP_TEXT_BYTES];
@@ -117,7 +117,7 @@ static double pre_scale_for(uint32_t world)
     return scale;
 }
 
-static void sum_tell(gf_context *gf, const uint64_t *words)
+static void sum_log(gf_context *gf, const uint64_t *words)
 {
     const struct gf_finite_location location = gf_finite_location_of(words[GF_VOTE_FIRST_SUM]);
     const double is = (double)gf->config.exchange.pre_scale;
@@ -141,7 +141,7 @@ static void sum_tell(gf_context *gf, const uint64_t *words)
 /* A run learns worse, and nothing shows why, where ranks have other weights than the program
  * believes: a rank that did not call gf_step_samples() counts as one sample, and with the mean over
  * ranks no samples count. The warning comes at the first, second, fourth .. such step. */
-static void samples_tell(gf_context *gf, const uint64_t *words)
+static void samples_log(gf_context *gf, const uint64_t *words)
 {
     const uint32_t said = (uint32_t)(words[GF_VOTE_WAITING] >> GF_VOTE_SAID_BIT);
     const bool by_samples = gf->config.exchange.average == GF_AVERAGE_SAMPLES;
@@ -177,7 +177,7 @@ static void vote_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     memcpy(step->metrics, &words[GF_VOTE_METRIC], sizeof step->metrics);
     gf->change.joiners = (uint32_t)words[GF_VOTE_WAITING];
     gf->change.leavers = (uint32_t)(words[GF_VOTE_WAITING] >> 32) & 0xffffu;
-    samples_tell(gf, words);
+    samples_log(gf, words);
     step->last_rank = (uint32_t)(words[GF_VOTE_LAST] & RANK_MASK);
     step->late_ns = (words[GF_VOTE_LAST] >> GF_VOTE_RANK_BITS) - words[GF_VOTE_FIRST];
     gf->together_ns = now_ns;
@@ -186,9 +186,9 @@ static void vote_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
         step->late_ns = words[GF_VOTE_STILL] >> GF_VOTE_RANK_BITS;
     }
     if (words[GF_VOTE_BAD] != 0)
-        values_tell(gf, words);
+        values_log(gf, words);
     else if (step->skipped)
-        sum_tell(gf, words);
+        sum_log(gf, words);
     else
         gf_skip_none(gf);
 }

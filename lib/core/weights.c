@@ -23,7 +23,7 @@ static uint32_t changes(const gf_context *gf)
     return gf->given.broadcasts + (updated ? 1u : 0u);
 }
 
-void gf_given_look(const gf_context *gf, struct gf_control_progress *own)
+void gf_own_applied_set(const gf_context *gf, struct gf_control_progress *own)
 {
     bool has_begun = (gf_steps(gf) > 0);
     own->applied = (gf->given.torn && !has_begun) ? 0 : changes(gf);

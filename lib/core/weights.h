@@ -35,7 +35,7 @@ gf_status gf_cast_poll(gf_context *gf, void *cast);
 
 /* How often this rank's weights were changed since its last whole step, and whether they are whole:
  * `applied` and `partial` of a regroup. */
-void gf_given_look(const gf_context *gf, struct gf_control_progress *own);
+void gf_own_applied_set(const gf_context *gf, struct gf_control_progress *own);
 /* A regroup begins to overwrite this rank's, which lags behind these. */
 void gf_given_lags(gf_context *gf, const struct gf_control_progress *common);
 /* A regroup has ended: all have what is said here. */

@@ -52,7 +52,7 @@ static gf_status canary_write(gf_context *gf)
 
 /* GF_OK, and whether it is the rank's memory that lies at its base. May block until this device has
  * copied. */
-static gf_status canary_look(gf_context *gf, uint32_t rank, bool *same_out)
+static gf_status canary_check(gf_context *gf, uint32_t rank, bool *same_out)
 {
     uint64_t canary = 0;
     gf_mem at = gf->ipc.bases[rank] + (gf->device.canary - gf->device.base);
@@ -166,7 +166,7 @@ static gf_status import(gf_context *gf, uint32_t rank, struct gf_ipc_refusal *ow
         refused(gf, own, GF_IPC_OUT_OF_REACH, what);
         return GF_OK;
     }
-    status = canary_look(gf, rank, &same);
+    status = canary_check(gf, rank, &same);
     if ((status < 0) || same) return status;
     own->reason = GF_IPC_OTHER_MEMORY;
     gf_log_line(&gf->log, GF_LOG_WARN,
@@ -241,7 +241,7 @@ static void agree(gf_context *gf)
 }
 
 /* Of this rank's node, or of another one. */
-static void refusal_say(gf_context *gf, uint32_t who)
+static void staged_reason_log(gf_context *gf, uint32_t who)
 {
     const struct gf_ipc_refusal *refusal = &gf->ipc.refusals[who];
     char whose[48] = "";
@@ -266,7 +266,7 @@ static void commit(gf_context *gf)
         gf_ipc_close(gf);
     if (!some_agree && gf_nodes_need_peers(gf)) gf->nodes.used = false;
     gf->ipc.mixed = some_agree && (first != GF_RANK_NONE);
-    if (first != GF_RANK_NONE) refusal_say(gf, (here != GF_RANK_NONE) ? here : first);
+    if (first != GF_RANK_NONE) staged_reason_log(gf, (here != GF_RANK_NONE) ? here : first);
 }
 
 gf_status gf_ipc_next(gf_context *gf)

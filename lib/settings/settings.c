@@ -247,7 +247,7 @@ static bool is_left_open(const struct gf_setting *setting)
            (setting->offset == offsetof(struct gf_config, rendezvous.address));
 }
 
-uint32_t gf_config_unsaid(const struct gf_config *config)
+uint32_t gf_config_unset_mask(const struct gf_config *config)
 {
     uint32_t unsaid = 0;
     uint32_t bit = 1;
@@ -263,7 +263,7 @@ uint32_t gf_config_unsaid(const struct gf_config *config)
     return unsaid;
 }
 
-void gf_config_unsay(struct gf_config *config, uint32_t unsaid)
+void gf_config_unset(struct gf_config *config, uint32_t unsaid)
 {
     for (uint32_t i = 0; i < gf_setting_count; i++) {
         if (!is_left_open(&gf_settings[i])) continue;

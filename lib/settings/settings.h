@@ -59,10 +59,10 @@ extern const uint32_t gf_setting_count;
 const struct gf_setting *gf_setting_find(const char *key); /* NULL: there is none */
 extern const char *const gf_type_names[GF_TYPE_COUNT];
 
-/* Which of the settings whose default depends on device.driver are 0, a bit each; and these are 0
- * again: the driver may still be set. */
-uint32_t gf_config_unsaid(const struct gf_config *config);
-void gf_config_unsay(struct gf_config *config, uint32_t unsaid);
+/* Which settings are unset whose default is known only later (by device.driver, or by the launcher
+ * for rendezvous.address), a bit each; gf_config_unset() unsets those again. */
+uint32_t gf_config_unset_mask(const struct gf_config *config);
+void gf_config_unset(struct gf_config *config, uint32_t unsaid);
 /* Effective values: the fallback where the field is 0 or empty. Number is for bool, count, bytes,
  * time and name. */
 uint64_t gf_setting_number(const struct gf_setting *setting, const struct gf_config *config);

@@ -10,7 +10,7 @@
 
 /* A configuration made for a larger model: sparse steps would be dense ones, and more expensive.
  * One rank says so. */
-static void nothing_saved_tell(const gf_context *gf)
+static void nothing_saved_log(const gf_context *gf)
 {
     const struct gf_config *config = &gf->config;
     const uint32_t count = gf->sparse.chunk_count;
@@ -29,7 +29,7 @@ static void nothing_saved_tell(const gf_context *gf)
 void gf_sparse_open(gf_context *gf)
 {
     gf_sparse_lists_open(gf);
-    nothing_saved_tell(gf);
+    nothing_saved_log(gf);
 }
 
 /* ---- buffers ---- */

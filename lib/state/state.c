@@ -127,7 +127,7 @@ static uint64_t common_hash(const struct gf_state_head *head, const struct parts
 #define VALUE_BLOCK 256u /* 1 KiB of stack */
 
 /* The highest bit of the answer: it is not finite; of below_out: it is below 0, and not -0. */
-static inline uint32_t value_look(uint32_t bits, uint32_t *below_out)
+static inline uint32_t value_sign_bits(uint32_t bits, uint32_t *below_out)
 {
     const uint32_t magnitude = bits & 0x7fffffffu;
     *below_out = (magnitude + 0x7fffffffu) & bits;
@@ -147,11 +147,11 @@ static uint64_t value_wrong(const unsigned char *values, uint64_t count, bool as
         memcpy(bits, values + first * sizeof *bits, block * sizeof *bits);
         memset(bits + block, 0, (VALUE_BLOCK - block) * sizeof *bits);
         for (uint32_t i = 0; i < VALUE_BLOCK; i++) {
-            wrong |= value_look(bits[i], &below);
+            wrong |= value_sign_bits(bits[i], &below);
             wrong |= below & asked;
         }
         for (uint32_t i = 0; ((wrong >> 31) != 0) && (i < block); i++)
-            if (((value_look(bits[i], &below) | (below & asked)) >> 31) != 0) return first + i;
+            if (((value_sign_bits(bits[i], &below) | (below & asked)) >> 31) != 0) return first + i;
     }
     return count;
 }

@@ -65,7 +65,7 @@ gf_status gf_direct_lost(struct gf_coll *coll, uint32_t index)
 
 /* A rank that waits writes the core that it runs on to its peers when that changes, which is
  * seldom. What it wrote last is in its own line. */
-static void core_tell(struct gf_coll *coll, uint64_t core)
+static void core_publish(struct gf_coll *coll, uint64_t core)
 {
     const struct gf_link_driver *driver = coll->link->driver;
     size_t at = gf_direct_rank_at(coll->own.direct, coll->index);
@@ -172,7 +172,7 @@ static void what_text(const struct gf_coll *coll, uint64_t what, char *text_out,
                        gf_rank_at(coll->ranks, which));
 }
 
-static gf_status slot_look(struct gf_coll *coll, uint32_t index)
+static gf_status slot_read(struct gf_coll *coll, uint32_t index)
 {
     struct gf_direct_state *direct = gf_direct_of(coll);
     uint64_t theirs = gf_direct_slot_of(coll, index)->what;
@@ -210,7 +210,7 @@ static inline gf_status slot_check(struct gf_coll *coll, uint32_t index)
 {
     const struct gf_direct_state *direct = gf_direct_of(coll);
     bool same = direct->small && (gf_direct_slot_of(coll, index)->what == direct->what);
-    return same ? GF_OK : slot_look(coll, index);
+    return same ? GF_OK : slot_read(coll, index);
 }
 
 /* Does some rank from `index` on that is awaited share this rank's core? It cannot arrive while
@@ -219,7 +219,7 @@ static bool any_shares_core(struct gf_coll *coll, uint32_t index, uint64_t wante
 {
     uint64_t core = (uint64_t)sched_getcpu() + 1;
     if (core == 0) return false;
-    core_tell(coll, core);
+    core_publish(coll, core);
     for (; index < coll->size; index++) {
         if (gf_flag_load(coll->link, gf_direct_rank_at(coll->own.direct, index)) != core) continue;
         if (index == coll->index) continue;

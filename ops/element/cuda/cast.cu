@@ -28,8 +28,9 @@ GF_INLINE int cast_pack(struct gf_pack *some, uint64_t i, const struct gf_cast_a
     return gf_pack_fine(dst_type, value, pack);
 }
 
-GF_INLINE void cast_look(uint64_t i, const struct gf_cast_args *r, uint64_t src, uint64_t base,
-                         uint32_t dst_type, uint32_t src_type, int pack, struct gf_found *found)
+GF_INLINE void cast_pack_check(uint64_t i, const struct gf_cast_args *r, uint64_t src,
+                               uint64_t base, uint32_t dst_type, uint32_t src_type, int pack,
+                               struct gf_found *found)
 {
     gf_found_pack(found, dst_type, r->dst, i, pack, base + i);
 }
@@ -43,14 +44,14 @@ GF_INLINE void cast_range(struct gf_range *range, uint32_t dst_type, uint32_t sr
     const uint32_t head = gf_head(r->dst + range->first * gf_bytes(dst_type), dst_type, pack);
     const int alike = gf_alike(src, range->first, src_type, pack, head);
     GF_WALK(range, pack, head, alike, GF_KERNEL_AHEAD_MAX, struct gf_pack, cast_load, cast_pack,
-            cast_look, cast_one, r, src, base, dst_type, src_type, pack, found);
+            cast_pack_check, cast_one, r, src, base, dst_type, src_type, pack, found);
 }
 
 GF_INLINE void cast_types(uint32_t dst_type, uint32_t src_type, const struct gf_cast_args *r)
 {
     struct gf_found found = {0, ~0ull};
     GF_RANGES(&r->chunks, r->elem_count, cast_range, dst_type, src_type, r, &found);
-    gf_found_tell(&found, r->check);
+    gf_found_add(&found, r->check);
 }
 
 #define CAST(name, dst_type, src_type)         \

@@ -247,7 +247,7 @@ GF_INLINE void gf_found_pack(struct gf_found *found, uint32_t type, uint64_t bas
 }
 
 /* Once a thread, and only if it met something. check is a struct gf_check. */
-GF_INLINE void gf_found_tell(const struct gf_found *found, uint64_t check)
+GF_INLINE void gf_found_add(const struct gf_found *found, uint64_t check)
 {
     if ((found->count == 0) || (check == 0)) return;
     gf_global_add(check, found->count);

@@ -37,8 +37,8 @@ GF_INLINE int sum_pack(struct sum_some *some, uint64_t i, const struct gf_sum_ar
     return gf_pack_fine(type, value, pack);
 }
 
-GF_INLINE void sum_look(uint64_t i, const struct gf_sum_args *r, uint32_t type, int adds, int pack,
-                        struct gf_found *found)
+GF_INLINE void sum_pack_check(uint64_t i, const struct gf_sum_args *r, uint32_t type, int adds,
+                              int pack, struct gf_found *found)
 {
     gf_found_pack(found, type, adds ? r->dst : r->src, i, pack, r->base + i);
 }
@@ -51,8 +51,8 @@ GF_INLINE void sum_type(uint32_t type, int adds, const struct gf_sum_args *r)
     struct gf_range range = gf_flat(r->elem_count);
     const int alike = !adds || gf_alike(r->dst, 0, type, pack, head);
     GF_WALK(&range, pack, head, alike, GF_KERNEL_AHEAD_MAX, struct sum_some, sum_load, sum_pack,
-            sum_look, sum_one, r, type, adds, pack, &found);
-    gf_found_tell(&found, r->check);
+            sum_pack_check, sum_one, r, type, adds, pack, &found);
+    gf_found_add(&found, r->check);
 }
 
 #define SUM(name, type)             \

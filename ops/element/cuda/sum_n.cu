@@ -22,12 +22,12 @@ GF_INLINE void sum_n_one(uint64_t i, const struct gf_sum_n_args *r, uint32_t typ
     GF_ROLLED
     for (uint32_t s = 1; s < r->src_count; s++) value += gf_one_load(type, r->src[s], i);
     const uint32_t bad = gf_one_bad(type, value);
-    if (bad) gf_found_tell(&found, r->check);
+    if (bad) gf_found_add(&found, r->check);
     GF_ROLLED
     for (uint32_t s = 0; bad && (r->sources != 0) && (s < r->src_count); s++) {
         found.first = ((unsigned long long)s << GF_SOURCE_SHIFT) + r->base + i;
         if (gf_one_bad(GF_KERNEL_F32, gf_one_load(type, r->src[s], i)))
-            gf_found_tell(&found, r->sources);
+            gf_found_add(&found, r->sources);
     }
     GF_ROLLED
     for (uint32_t d = 0; d < r->dst_count; d++) gf_one_store(type, r->dst[d], i, value);
@@ -82,8 +82,8 @@ GF_INLINE int sum_n_pack(struct sum_n_some *some, uint64_t i, const struct gf_su
     return 1;
 }
 
-GF_INLINE void sum_n_look(uint64_t i, const struct gf_sum_n_args *r, uint32_t type, int pack,
-                          uint32_t loads)
+GF_INLINE void sum_n_pack_check(uint64_t i, const struct gf_sum_n_args *r, uint32_t type, int pack,
+                                uint32_t loads)
 {
     GF_ROLLED
     for (int e = 0; e < pack; e++) sum_n_one(i + (uint64_t)e, r, type, pack, loads);
@@ -102,14 +102,14 @@ GF_INLINE void sum_n_type(uint32_t type, const struct gf_sum_n_args *r)
     for (uint32_t d = 0; d < r->dst_count; d++)
         alike = alike && gf_alike(r->dst[d], 0, type, pack, head);
     if (r->src_count <= 2)
-        GF_WALK(&range, pack, head, alike, 4, struct sum_n_some, sum_n_load, sum_n_pack, sum_n_look,
-                sum_n_one, r, type, pack, 2u);
+        GF_WALK(&range, pack, head, alike, 4, struct sum_n_some, sum_n_load, sum_n_pack,
+                sum_n_pack_check, sum_n_one, r, type, pack, 2u);
     else if (r->src_count <= 4)
-        GF_WALK(&range, pack, head, alike, 2, struct sum_n_some, sum_n_load, sum_n_pack, sum_n_look,
-                sum_n_one, r, type, pack, 4u);
+        GF_WALK(&range, pack, head, alike, 2, struct sum_n_some, sum_n_load, sum_n_pack,
+                sum_n_pack_check, sum_n_one, r, type, pack, 4u);
     else
-        GF_WALK(&range, pack, head, alike, 1, struct sum_n_some, sum_n_load, sum_n_pack, sum_n_look,
-                sum_n_one, r, type, pack, SUM_N_LOADS);
+        GF_WALK(&range, pack, head, alike, 1, struct sum_n_some, sum_n_load, sum_n_pack,
+                sum_n_pack_check, sum_n_one, r, type, pack, SUM_N_LOADS);
 }
 
 #define SUM_N(name, type)                  \

@@ -24,8 +24,8 @@ VEC_FN void sum_n_note(const struct sum_n_range *r, uint64_t i, uint32_t count, 
                   gf_type_overflow(GF_TYPE_F32));
 }
 
-VEC_INLINE void sum_n_look(const struct sum_n_range *r, gf_type type, uint64_t i, uint32_t count,
-                           vec sum)
+VEC_INLINE void sum_n_check(const struct sum_n_range *r, gf_type type, uint64_t i, uint32_t count,
+                            vec sum)
 {
     uint32_t bad = vec_bad(sum, gf_type_overflow(type));
     if (count != VEC_ELEMS) bad &= ((uint32_t)1 << count) - 1;
@@ -37,7 +37,7 @@ VEC_INLINE void sum_n_some(const struct sum_n_range *r, gf_type type, uint64_t i
     vec sum = vec_load(type, gf_host_at(r->src[0]), i, count);
     for (uint32_t s = 1; s < r->src_count; s++)
         sum = vec_add(sum, vec_load(type, gf_host_at(r->src[s]), i, count));
-    sum_n_look(r, type, i, count, sum);
+    sum_n_check(r, type, i, count, sum);
     for (uint32_t d = 0; d < r->dst_count; d++)
         vec_store(type, gf_host_at(r->dst[d]), i, count, sum);
 }
