@@ -110,7 +110,7 @@ struct gf_context {
     bool skipped_last;
 
     struct gf_loss_scale loss_scale;
-    struct gf_weights optimizer;
+    struct gf_optimizer_pools optimizer;
     struct gf_sparse sparse;
     struct gf_change change;
     struct gf_given given;

@@ -128,11 +128,11 @@ void gf_node_socket_close(struct gf_node *node)
 }
 
 /* errno, or 0 */
-static int word_send(const struct gf_node *node, const char name[NODE_NAME_BYTES],
-                     const struct node_word *word, int fd)
+static int datagram_send(const struct gf_node *node, const char name[NODE_NAME_BYTES],
+                         const struct node_datagram *datagram, int fd)
 {
-    struct gf_carried message = {.bytes = (void *)(uintptr_t)word,
-                                 .size_bytes = sizeof *word,
+    struct gf_carried message = {.bytes = (void *)(uintptr_t)datagram,
+                                 .size_bytes = sizeof *datagram,
                                  .descriptor = fd,
                                  .says_user = true};
     memcpy(message.name, name, sizeof message.name);
@@ -261,37 +261,39 @@ static void peer_answered(struct gf_node *node, uint32_t peer)
     node->peers[peer].answered = true;
 }
 
-static struct node_word refusal_of(const struct gf_node *node, const struct node_word *word)
+static struct node_datagram refusal_of(const struct gf_node *node,
+                                       const struct node_datagram *datagram)
 {
-    struct node_word answer = {.kind = NODE_WORD_REFUSE,
-                               .of = word->of,
-                               .from = node->rank,
-                               .generation = node->generation};
-    memcpy(answer.nonce, word->answer, sizeof answer.nonce);
+    struct node_datagram answer = {.kind = NODE_DATAGRAM_REFUSE,
+                                   .of = datagram->of,
+                                   .from = node->rank,
+                                   .generation = node->generation};
+    memcpy(answer.nonce, datagram->answer, sizeof answer.nonce);
     return answer;
 }
 
 /* A peer asks for this rank's memory. */
-static void asked(struct gf_node *node, const struct node_word *word, const char *name)
+static void asked(struct gf_node *node, const struct node_datagram *datagram, const char *name)
 {
-    struct node_word answer = refusal_of(node, word);
-    uint32_t peer = word->from;
+    struct node_datagram answer = refusal_of(node, datagram);
+    uint32_t peer = datagram->from;
     struct node_pair *pair;
     if (node->peers[peer].state != NODE_PEER_REFUSED) {
         pair = gf_node_pair_take(node, peer);
         if (pair != NULL) {
-            answer.kind = NODE_WORD_GIVE;
+            answer.kind = NODE_DATAGRAM_GIVE;
             answer.slot = (uint32_t)(pair - node->pairs);
         } else {
             refuse(node, peer, false, "there are too many ranks");
         }
     }
-    if (word_send(node, name, &answer, (answer.kind == NODE_WORD_GIVE) ? node->memory_fd : -1) == 0)
+    if (datagram_send(node, name, &answer,
+                      (answer.kind == NODE_DATAGRAM_GIVE) ? node->memory_fd : -1) == 0)
         peer_answered(node, peer);
 }
 
 /* The peer that was asked has answered; fd, if any, is the caller's to close. */
-static void answered(struct gf_node *node, const struct node_word *word, int fd)
+static void answered(struct gf_node *node, const struct node_datagram *datagram, int fd)
 {
     const struct node_offer *offer = &node->pulled;
     uint32_t peer = node->pulls;
@@ -301,19 +303,19 @@ static void answered(struct gf_node *node, const struct node_word *word, int fd)
     node->pulls = GF_RANK_NONE;
     if (pair == NULL)
         why = "there are too many ranks";
-    else if ((word->kind == NODE_WORD_GIVE) && (word->slot >= node->plan.slots))
+    else if ((datagram->kind == NODE_DATAGRAM_GIVE) && (datagram->slot >= node->plan.slots))
         why = "its answer is damaged";
-    else if ((word->kind == NODE_WORD_GIVE) && (fd >= 0))
+    else if ((datagram->kind == NODE_DATAGRAM_GIVE) && (fd >= 0))
         memory = gf_node_memory_map(node, (uint32_t)(pair - node->pairs), offer, fd, &why);
     if (memory == NULL) {
-        refuse(node, peer, word->kind == NODE_WORD_REFUSE, why);
+        refuse(node, peer, datagram->kind == NODE_DATAGRAM_REFUSE, why);
         return;
     }
     pair->memory = memory;
     pair->memory_bytes = offer->memory_bytes;
     node->peers[peer].region_bytes = offer->region_bytes;
     pair->plan = gf_node_plan_of(offer->region_bytes, offer->slots, offer->entries);
-    pair->slot = word->slot;
+    pair->slot = datagram->slot;
     memcpy(pair->name, offer->name, sizeof pair->name);
     memcpy(pair->nonce, offer->nonce, sizeof pair->nonce);
     node->peers[peer].state = NODE_PEER_MAPPED;
@@ -325,17 +327,18 @@ static void answered(struct gf_node *node, const struct node_word *word, int fd)
 
 /* ---- memory of a device ---- */
 
-static void device_asked(struct gf_node *node, const struct node_word *word, const char *name)
+static void device_asked(struct gf_node *node, const struct node_datagram *datagram,
+                         const char *name)
 {
-    struct node_word answer = refusal_of(node, word);
-    if (node->device.given >= 0) answer.kind = NODE_WORD_GIVE;
-    (void)word_send(node, name, &answer, node->device.given); /* it asks again */
+    struct node_datagram answer = refusal_of(node, datagram);
+    if (node->device.given >= 0) answer.kind = NODE_DATAGRAM_GIVE;
+    (void)datagram_send(node, name, &answer, node->device.given); /* it asks again */
 }
 
 /* Takes fd. */
-static void device_answered(struct gf_node *node, const struct node_word *word, int *fd)
+static void device_answered(struct gf_node *node, const struct node_datagram *datagram, int *fd)
 {
-    bool gives = (word->kind == NODE_WORD_GIVE) && (*fd >= 0);
+    bool gives = (datagram->kind == NODE_DATAGRAM_GIVE) && (*fd >= 0);
     if (node->device.answer != GF_AGAIN) return; /* asked twice, answered twice */
     node->device.answer = gives ? GF_OK : GF_ERR_PEER;
     if (!gives) return;
@@ -360,14 +363,15 @@ void gf_node_device_offer(struct gf_node *node, int descriptor)
 /* GF_AGAIN: the answer is under way; a socket that was full is asked again after ASK_NS. */
 static gf_status device_ask(struct gf_node *node, const struct node_pair *pair, uint64_t now_ns)
 {
-    struct node_word word = {.kind = NODE_WORD_PULL,
-                             .of = NODE_WORD_DEVICE,
-                             .from = node->rank,
-                             .generation = node->generation};
-    memcpy(word.nonce, pair->nonce, sizeof word.nonce);
-    memcpy(word.answer, node->nonce, sizeof word.answer);
+    struct node_datagram datagram = {.kind = NODE_DATAGRAM_PULL,
+                                     .of = NODE_DATAGRAM_DEVICE,
+                                     .from = node->rank,
+                                     .generation = node->generation};
+    memcpy(datagram.nonce, pair->nonce, sizeof datagram.nonce);
+    memcpy(datagram.answer, node->nonce, sizeof datagram.answer);
     node->device.asked_ns = now_ns;
-    return (word_send(node, pair->name, &word, -1) == ECONNREFUSED) ? GF_ERR_PEER : GF_AGAIN;
+    return (datagram_send(node, pair->name, &datagram, -1) == ECONNREFUSED) ? GF_ERR_PEER
+                                                                            : GF_AGAIN;
 }
 
 gf_status gf_node_device_pull(struct gf_node *node, uint32_t peer, uint64_t now_ns,
@@ -390,36 +394,38 @@ gf_status gf_node_device_pull(struct gf_node *node, uint32_t peer, uint64_t now_
     return status;
 }
 
-/* ---- words ---- */
+/* ---- datagrams ---- */
 
-static void word_take(struct gf_node *node, const struct node_word *word, const char *name, int *fd)
+static void datagram_take(struct gf_node *node, const struct node_datagram *datagram,
+                          const char *name, int *fd)
 {
-    bool asks = word->kind == NODE_WORD_PULL;
-    bool answers = (word->kind == NODE_WORD_GIVE) || (word->kind == NODE_WORD_REFUSE);
-    if (memcmp(word->nonce, node->nonce, sizeof word->nonce) != 0) return;
-    if ((word->generation != node->generation) || (word->from >= node->world) ||
-        (word->from == node->rank))
+    bool asks = datagram->kind == NODE_DATAGRAM_PULL;
+    bool answers =
+        (datagram->kind == NODE_DATAGRAM_GIVE) || (datagram->kind == NODE_DATAGRAM_REFUSE);
+    if (memcmp(datagram->nonce, node->nonce, sizeof datagram->nonce) != 0) return;
+    if ((datagram->generation != node->generation) || (datagram->from >= node->world) ||
+        (datagram->from == node->rank))
         return;
-    if (word->of == NODE_WORD_DEVICE) {
-        if (asks) device_asked(node, word, name);
-        if (answers && (word->from == node->device.pulls)) device_answered(node, word, fd);
+    if (datagram->of == NODE_DATAGRAM_DEVICE) {
+        if (asks) device_asked(node, datagram, name);
+        if (answers && (datagram->from == node->device.pulls)) device_answered(node, datagram, fd);
         return;
     }
     if (asks)
-        asked(node, word, name);
-    else if (answers && !node->quiesced && (word->from == node->pulls))
-        answered(node, word, *fd);
+        asked(node, datagram, name);
+    else if (answers && !node->quiesced && (datagram->from == node->pulls))
+        answered(node, datagram, *fd);
 }
 
 /* One message. False: there is none. */
-static bool word_next(struct gf_node *node)
+static bool datagram_next(struct gf_node *node)
 {
-    struct node_word word = {0};
-    struct gf_carried message = {.bytes = &word, .size_bytes = sizeof word};
+    struct node_datagram datagram = {0};
+    struct gf_carried message = {.bytes = &datagram, .size_bytes = sizeof datagram};
     if (!gf_carried_receive(node->socket_fd, &message)) return false;
-    if ((message.size_bytes == sizeof word) && (message.user == geteuid()) &&
+    if ((message.size_bytes == sizeof datagram) && (message.user == geteuid()) &&
         (message.user != node->overflow_user) && (message.name[1] != '\0'))
-        word_take(node, &word, message.name, &message.descriptor);
+        datagram_take(node, &datagram, message.name, &message.descriptor);
     if (message.descriptor >= 0) (void)close(message.descriptor);
     return true;
 }
@@ -431,19 +437,19 @@ void gf_node_woken(struct gf_node *node)
     uint32_t *sleeps = &node_head_of(node->memory, &node->plan)->sleeps;
     char byte;
     bool woken = __atomic_exchange_n(sleeps, 0, __ATOMIC_RELAXED) == 0;
-    bool words = (node->up_count < node->pair_count) || (node->device.given >= 0) ||
-                 (node->device.pulls != GF_RANK_NONE);
-    if (woken && !words)
+    bool may_come = (node->up_count < node->pair_count) || (node->device.given >= 0) ||
+                    (node->device.pulls != GF_RANK_NONE);
+    if (woken && !may_come)
         (void)recv(node->socket_fd, &byte, 1, MSG_DONTWAIT);
     else if (woken)
-        (void)word_next(node);
+        (void)datagram_next(node);
     if (!woken && (++node->slept % SLEEPS_A_LOOK == 0)) gf_node_serve(node);
 }
 
 void gf_node_serve(struct gf_node *node)
 {
     for (uint32_t i = 0; (i < WORDS_A_POLL) && (node->socket_fd >= 0); i++)
-        if (!word_next(node)) return;
+        if (!datagram_next(node)) return;
 }
 
 /* ---- offers ---- */
@@ -504,19 +510,19 @@ static bool offer_fits(const struct gf_node *node, const struct node_offer *offe
 static gf_status peer_ask(struct gf_node *node, uint32_t peer, const struct node_offer *offer,
                           uint64_t now_ns)
 {
-    struct node_word word = {.kind = NODE_WORD_PULL,
-                             .of = NODE_WORD_MEMORY,
-                             .from = node->rank,
-                             .generation = node->generation};
+    struct node_datagram datagram = {.kind = NODE_DATAGRAM_PULL,
+                                     .of = NODE_DATAGRAM_MEMORY,
+                                     .from = node->rank,
+                                     .generation = node->generation};
     int code;
     if ((node->pulls == peer) && (now_ns - node->asked_ns < ASK_NS)) return GF_AGAIN;
     node->pulls = peer;
     node->pulled = *offer;
     node->asked_ns = now_ns;
     node->peers[peer].state = NODE_PEER_PULLS;
-    memcpy(word.nonce, offer->nonce, sizeof word.nonce);
-    memcpy(word.answer, node->nonce, sizeof word.answer);
-    code = word_send(node, offer->name, &word, -1);
+    memcpy(datagram.nonce, offer->nonce, sizeof datagram.nonce);
+    memcpy(datagram.answer, node->nonce, sizeof datagram.answer);
+    code = datagram_send(node, offer->name, &datagram, -1);
     if ((code == 0) || (code == EAGAIN) || (code == ENOBUFS) || (code == ENOMEM) || (code == EINTR))
         return GF_AGAIN;
     refuse(node, peer, code == ECONNREFUSED,

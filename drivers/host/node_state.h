@@ -108,9 +108,9 @@ struct node_plan {
 };
 
 /* A message in the socket. */
-enum node_word_kind { NODE_WORD_PULL = 1, NODE_WORD_GIVE, NODE_WORD_REFUSE };
-enum node_word_of { NODE_WORD_MEMORY = 1, NODE_WORD_DEVICE };
-struct node_word {
+enum node_datagram_kind { NODE_DATAGRAM_PULL = 1, NODE_DATAGRAM_GIVE, NODE_DATAGRAM_REFUSE };
+enum node_datagram_of { NODE_DATAGRAM_MEMORY = 1, NODE_DATAGRAM_DEVICE };
+struct node_datagram {
     uint32_t kind;
     uint32_t of;
     uint32_t from;

@@ -25,7 +25,7 @@ static struct job {
     struct gf_state_extra extra[2];
     uint16_t large[LARGE * 2u + 1u];
     uint16_t small;
-    struct gf_cast cast;
+    struct gf_weights_broadcast broadcast;
     bool calls;       /* gf_broadcast_weights() is under way */
     uint32_t called;  /* and was so often, in this process */
     uint32_t changes; /* regroups before the last call */
@@ -129,11 +129,11 @@ static gf_status before(struct world *w, uint32_t rank)
             draw(gf, job, (uint16_t)(64u + 16u * job->called + gf_first_rank(gf)));
         job->called++;
         job->changes = gf->change.count;
-        status = gf_cast_begin(gf, 0, &job->cast);
+        status = gf_weights_broadcast_begin(gf, 0, &job->broadcast);
         job->calls = (status >= 0);
         return (status < 0) ? status : GF_AGAIN;
     }
-    if ((status = gf_cast_poll(gf, &job->cast)) == GF_AGAIN) return GF_AGAIN;
+    if ((status = gf_weights_broadcast_poll(gf, &job->broadcast)) == GF_AGAIN) return GF_AGAIN;
     job->calls = false;
     return (status < 0) ? status : GF_AGAIN;
 }

@@ -148,7 +148,7 @@ TEST(damaged_offers_are_refused_or_ignored)
 /* Anybody may write into the socket. */
 TEST(words_of_strangers_are_ignored_and_their_descriptors_closed)
 {
-    struct node_word word = {.kind = NODE_WORD_GIVE, .from = 1, .generation = 1};
+    struct node_datagram word = {.kind = NODE_DATAGRAM_GIVE, .from = 1, .generation = 1};
     struct sockaddr_un to = {.sun_family = AF_UNIX};
     union {
         struct cmsghdr head;
@@ -178,7 +178,7 @@ TEST(words_of_strangers_are_ignored_and_their_descriptors_closed)
             memcpy(CMSG_DATA(&carried.head), four, count * sizeof(int));
             memset(word.nonce, 0, sizeof word.nonce);
             if (nonce % 2 != 0) memcpy(word.nonce, ranks[0].node->nonce, sizeof word.nonce);
-            word.of = (nonce < 2) ? NODE_WORD_MEMORY : NODE_WORD_DEVICE;
+            word.of = (nonce < 2) ? NODE_DATAGRAM_MEMORY : NODE_DATAGRAM_DEVICE;
             assert_true(sendmsg(fd, &message, MSG_DONTWAIT) > 0);
             gf_node_serve(ranks[0].node);
             assert_int_equal(open_files(), before);

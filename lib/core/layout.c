@@ -42,7 +42,7 @@ static struct gf_coll_need op_need(const struct gf_layout *layout)
 /* The pack buffer in host memory, which requests on device memory pass through, too. */
 static uint64_t pack_host_bytes(const struct gf_layout *layout)
 {
-    uint64_t requests = layout->on_device ? gf_device_wire_bytes(&layout->pool) : 0;
+    uint64_t requests = layout->on_device ? gf_device_pack_host_bytes(&layout->pool) : 0;
     uint64_t bytes = layout->pack_bytes;
     return (bytes > requests) ? bytes : requests;
 }
@@ -207,9 +207,9 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
         {ARRAY(extra_names, gf_extra_names_bytes(config))},
         {ARRAY(extra_stage, gf_extra_stage_bytes(config))},
         /* which ranks share memory, and devices that reach each other */
-        {ARRAY(node_words.reach, GF_REACH_WORDS * node_ranks)},
-        {ARRAY(node_words.local, node_ranks)},
-        {ARRAY(node_words.across, node_ranks)},
+        {ARRAY(reach_table.reach, GF_REACH_WORDS * node_ranks)},
+        {ARRAY(reach_table.local, node_ranks)},
+        {ARRAY(reach_table.across, node_ranks)},
         {ARRAY(exported, has_exported ? gf_ipc_bytes(ranks) : 0)},
         {ARRAY(uuids, layout->on_device ? ranks * GF_UUID_WORDS : 0)},
         /* messages of the operations under way */
@@ -229,7 +229,7 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     if (!layout->on_device && layout->has_pools) gf_pools_lay(layout, control, &parts.pools);
     parts.large_bytes = (size_t)((char *)gf_arena_take(control, 0) - parts.large);
     parts_lay(control, after_pools, COUNT(after_pools));
-    if (node_ranks == 0) parts.node_words = (struct gf_node_words){0};
+    if (node_ranks == 0) parts.reach_table = (struct gf_reach_table){0};
     if (!has_exported) parts.exported = NULL;
     return parts;
 }

@@ -48,7 +48,7 @@ struct gf_control_parts {
     struct gf_late *late;
     struct gf_state_extra *extra;
     char *extra_names, *extra_stage;
-    struct gf_node_words node_words;
+    struct gf_reach_table reach_table;
     struct gf_coll_msg *msgs;
     char *reqs;                 /* of all messages */
     struct gf_pool_parts pools; /* of the host */

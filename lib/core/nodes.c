@@ -21,13 +21,13 @@ bool gf_nodes_need_peers(const gf_context *gf)
 static struct gf_nodes_meeting meeting_of(const gf_context *gf)
 {
     return (struct gf_nodes_meeting){
-        .link = gf->link, .world = gf->world, .rank = gf->rank, .words = gf->nodes.words};
+        .link = gf->link, .world = gf->world, .rank = gf->rank, .table = gf->nodes.table};
 }
 
 void gf_nodes_reach_find(gf_context *gf)
 {
     const struct gf_nodes_meeting met = meeting_of(gf);
-    if (met.words.reach != NULL) gf_nodes_meet(&met);
+    if (met.table.reach != NULL) gf_nodes_meet(&met);
 }
 
 gf_status gf_nodes_commit(gf_context *gf)

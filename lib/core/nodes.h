@@ -6,13 +6,13 @@
 #include "ops/node/hierarchy.h"
 
 struct gf_nodes {
-    struct gf_node_words words; /* NULL where they are of no use */
+    struct gf_reach_table table; /* NULL where they are of no use */
     struct gf_coll_nodes of;
     /* nodes are whole, and hierarchy is what sums; known when the warm-up ends */
     bool used;
 };
 
-/* Fills in this rank's words; then, once they are summed over all ranks, finds which ranks make up
+/* Fills in this rank's table; then, once they are summed over all ranks, finds which ranks make up
  * which node. Where some rank does not share memory with its whole node, that is an error that
  * names it if hierarchy was asked for by name; auto does without hierarchy. */
 bool gf_nodes_wanted(const struct gf_config *config);

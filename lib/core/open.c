@@ -49,7 +49,7 @@ static void context_lay(const struct gf_layout *layout, const struct gf_control_
     gf->observed.trace =
         (struct gf_trace){.records = parts->trace, .record_max = gf->config.trace_records};
     gf->observed.late = parts->late;
-    gf->nodes.words = parts->node_words;
+    gf->nodes.table = parts->reach_table;
     gf->device.uuids = parts->uuids;
     if (layout->on_device) {
         gf_ipc_lay(&gf->ipc, parts->exported, gf->config.job.world_max);

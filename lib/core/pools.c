@@ -56,7 +56,7 @@ void gf_pools_open(gf_context *gf, const struct gf_layout *layout,
 {
     const struct gf_config *config = &gf->config;
     const struct pool_set has = pools_of(config);
-    struct gf_weights *weights = &gf->optimizer;
+    struct gf_optimizer_pools *weights = &gf->optimizer;
     weights->weight = has.weight ? mem(parts->weight) : 0;
     weights->momentum = has.momentum ? mem(parts->momentum) : 0;
     weights->moment2 = has.moment2 ? mem(parts->moment2) : 0;

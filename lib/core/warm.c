@@ -37,10 +37,10 @@ static bool all_share(const gf_context *gf)
 static bool nodes_post(gf_context *gf)
 {
     bool by_name = gf->config.exchange.algorithm == GF_ALGORITHM_HIERARCHY;
-    if ((gf->nodes.words.reach == NULL) ||
+    if ((gf->nodes.table.reach == NULL) ||
         (!by_name && ((gf->warm.met[GF_MET_PAIRS] == 0) || all_share(gf))))
         return false;
-    gf_warm_post(gf, GF_COLL_ALLREDUCE, gf->nodes.words.reach,
+    gf_warm_post(gf, GF_COLL_ALLREDUCE, gf->nodes.table.reach,
                  GF_REACH_WORDS * (uint64_t)gf->world);
     return true;
 }

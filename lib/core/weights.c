@@ -55,62 +55,63 @@ bool gf_weights_common(const gf_context *gf)
 /* ---- a broadcast of them ---- */
 
 /* GF_OK: there is no message left. */
-static gf_status cast_post(gf_context *gf, struct gf_cast *cast)
+static gf_status broadcast_post(gf_context *gf, struct gf_weights_broadcast *broadcast)
 {
     uint64_t words = 0;
     gf_mem data = 0;
     gf_status status;
-    if (cast->part == GF_CAST_WEIGHTS) {
+    if (broadcast->part == GF_BROADCAST_WEIGHTS) {
         data = gf->optimizer.weight;
         words = (data != 0) ? gf->pool.elem_count : 0;
-        cast->part = GF_CAST_BULK;
+        broadcast->part = GF_BROADCAST_BULK;
     }
-    if ((words == 0) && (cast->part == GF_CAST_BULK)) {
-        words = gf_extra_bulk(gf, &cast->first, &data);
+    if ((words == 0) && (broadcast->part == GF_BROADCAST_BULK)) {
+        words = gf_extra_bulk(gf, &broadcast->first, &data);
         if (words == 0) {
-            cast->part = GF_CAST_RESTS;
-            cast->first = cast->end = 0;
+            broadcast->part = GF_BROADCAST_RESTS;
+            broadcast->first = broadcast->end = 0;
         }
     }
-    if ((words == 0) && (cast->part == GF_CAST_RESTS)) {
-        words = gf_extra_rests(gf, cast->first, &cast->end);
+    if ((words == 0) && (broadcast->part == GF_BROADCAST_RESTS)) {
+        words = gf_extra_rests(gf, broadcast->first, &broadcast->end);
         data = (gf_mem)(uintptr_t)gf->extra_stage;
         if (words == 0) return GF_OK;
-        if (gf->rank == cast->root) gf_extra_rests_move(gf, cast->first, cast->end, true);
+        if (gf->rank == broadcast->root)
+            gf_extra_rests_move(gf, broadcast->first, broadcast->end, true);
     }
-    status = gf_broadcast(gf, data, words, GF_TYPE_F32, cast->root, &cast->request);
+    status = gf_broadcast(gf, data, words, GF_TYPE_F32, broadcast->root, &broadcast->request);
     if (status < 0) return status;
-    cast->posted = true;
+    broadcast->posted = true;
     return GF_AGAIN;
 }
 
 /* All messages of this rank have ended. */
-static gf_status cast_end(gf_context *gf, const struct gf_cast *cast)
+static gf_status broadcast_end(gf_context *gf, const struct gf_weights_broadcast *broadcast)
 {
     gf_status status;
-    if (gf->rank == cast->root) return GF_OK;
+    if (gf->rank == broadcast->root) return GF_OK;
     if ((gf->optimizer.half != 0) && ((status = gf_weights_written(gf)) < 0)) return status;
     gf->given.torn = gf->given.owed = false;
     gf->given.broadcasts++;
     return GF_OK;
 }
 
-gf_status gf_cast_poll(gf_context *gf, void *arg)
+gf_status gf_weights_broadcast_poll(gf_context *gf, void *arg)
 {
-    struct gf_cast *cast = arg;
+    struct gf_weights_broadcast *broadcast = arg;
     gf_status status = GF_AGAIN;
     while (status == GF_AGAIN) {
-        if (cast->posted) {
-            if ((status = gf_request_poll(gf, &cast->request)) != GF_OK) return status;
-            cast->posted = false;
-            if (cast->part == GF_CAST_RESTS) {
-                gf_extra_rests_move(gf, cast->first, cast->end, false);
-                cast->first = cast->end;
+        if (broadcast->posted) {
+            if ((status = gf_request_poll(gf, &broadcast->request)) != GF_OK) return status;
+            broadcast->posted = false;
+            if (broadcast->part == GF_BROADCAST_RESTS) {
+                gf_extra_rests_move(gf, broadcast->first, broadcast->end, false);
+                broadcast->first = broadcast->end;
             }
         }
-        status = cast_post(gf, cast);
+        status = broadcast_post(gf, broadcast);
     }
-    return (status < 0) ? status : cast_end(gf, cast);
+    return (status < 0) ? status : broadcast_end(gf, broadcast);
 }
 
 static gf_status cast_check(gf_context *gf)
@@ -139,12 +140,13 @@ static gf_status cast_check(gf_context *gf)
     return GF_OK;
 }
 
-gf_status gf_cast_begin(gf_context *gf, uint32_t root, struct gf_cast *cast_out)
+gf_status gf_weights_broadcast_begin(gf_context *gf, uint32_t root,
+                                     struct gf_weights_broadcast *broadcast_out)
 {
     gf_status status = cast_check(gf);
     if (status < 0) return status;
-    *cast_out = (struct gf_cast){.root = root, .part = GF_CAST_WEIGHTS};
-    if ((status = cast_post(gf, cast_out)) < 0) return status;
+    *broadcast_out = (struct gf_weights_broadcast){.root = root, .part = GF_BROADCAST_WEIGHTS};
+    if ((status = broadcast_post(gf, broadcast_out)) < 0) return status;
     if (gf->rank != root) {
         gf->given.torn = gf->given.owed = true;
         return status;
@@ -159,7 +161,7 @@ gf_status gf_cast_begin(gf_context *gf, uint32_t root, struct gf_cast *cast_out)
 gf_status gf_broadcast_weights(gf_context *gf, uint32_t root)
 {
     GF_COMPUTES();
-    struct gf_cast cast;
-    gf_status status = gf_cast_begin(gf, root, &cast);
-    return (status < 0) ? status : gf_wait(gf, gf_cast_poll, &cast);
+    struct gf_weights_broadcast broadcast;
+    gf_status status = gf_weights_broadcast_begin(gf, root, &broadcast);
+    return (status < 0) ? status : gf_wait(gf, gf_weights_broadcast_poll, &broadcast);
 }

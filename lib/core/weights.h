@@ -21,17 +21,22 @@ struct gf_given {
     "gf_broadcast_weights() or gf_state_load() is first, on all ranks"
 
 /* One broadcast on its way. */
-struct gf_cast {
+struct gf_weights_broadcast {
     uint32_t root;
-    bool posted;                                                /* `request` is under way */
-    enum { GF_CAST_WEIGHTS, GF_CAST_BULK, GF_CAST_RESTS } part; /* what is posted next */
+    bool posted; /* `request` is under way */
+    enum {
+        GF_BROADCAST_WEIGHTS,
+        GF_BROADCAST_BULK,
+        GF_BROADCAST_RESTS
+    } part;              /* what is posted next */
     uint32_t first, end; /* regions: the next one; those whose rests travel end here */
     struct gf_request request;
 };
 
 /* GF_AGAIN: its first message is posted. A refusal has changed nothing. */
-gf_status gf_cast_begin(gf_context *gf, uint32_t root, struct gf_cast *cast_out);
-gf_status gf_cast_poll(gf_context *gf, void *cast);
+gf_status gf_weights_broadcast_begin(gf_context *gf, uint32_t root,
+                                     struct gf_weights_broadcast *broadcast_out);
+gf_status gf_weights_broadcast_poll(gf_context *gf, void *broadcast);
 
 /* How often this rank's weights were changed since its last whole step, and whether they are whole:
  * `applied` and `partial` of a regroup. */

@@ -1,6 +1,6 @@
 /* Pools in device memory. Element ops on them are queued and done later, so nothing that they write
- * may be looked at before an event after them is reached (work.c); the network works on the wire
- * pool in host memory, which the device was told of. */
+ * may be looked at before an event after them is reached (work.c); the network works on the
+ * pack buffer in host memory, which the device driver has registered. */
 #include "lib/device/device.h"
 
 #include <string.h>
@@ -95,21 +95,21 @@ static gf_status finished_wait(gf_context *gf)
     return (status < 0) ? gf_device_failed(gf, GF_OPERATION_STATE) : GF_OK;
 }
 
-/* By way of the wire pool. */
+/* Copies pass through the pack buffer in host memory. */
 gf_status gf_device_copy(gf_context *gf, gf_mem pool, gf_mem host, uint64_t bytes, bool writes)
 {
-    uint64_t most = gf_device_wire_bytes(&gf->pool);
-    void *wire = (void *)(uintptr_t)gf->pack_host;
+    uint64_t most = gf_device_pack_host_bytes(&gf->pool);
+    void *pack = (void *)(uintptr_t)gf->pack_host;
     gf_status status;
     for (uint64_t done = 0, count; done < bytes; done += count) {
         count = (bytes - done < most) ? bytes - done : most;
-        if (writes) memcpy(wire, (const void *)(uintptr_t)(host + done), count);
+        if (writes) memcpy(pack, (const void *)(uintptr_t)(host + done), count);
         gf_mem dst = writes ? pool + done : gf->pack_host;
         gf_mem src = writes ? gf->pack_host : pool + done;
         if (gf->gpu->driver->copy(&gf->queue, dst, src, count) < 0)
             return gf_device_failed(gf, GF_OPERATION_STATE);
         if ((status = finished_wait(gf)) < 0) return status;
-        if (!writes) memcpy((void *)(uintptr_t)(host + done), wire, count);
+        if (!writes) memcpy((void *)(uintptr_t)(host + done), pack, count);
     }
     return GF_OK;
 }

@@ -45,7 +45,7 @@ void gf_uuid_commit(gf_context *gf); /* warns of those that have the same one */
 
 /* Of host memory that copies there and back pass through: all elements of a pool, and at least a
  * canary (ipc.c). */
-static inline uint64_t gf_device_wire_bytes(const struct gf_pool_sizes *pool)
+static inline uint64_t gf_device_pack_host_bytes(const struct gf_pool_sizes *pool)
 {
     return pool->elem_count * sizeof(float) + sizeof(uint64_t);
 }

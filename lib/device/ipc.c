@@ -80,7 +80,7 @@ static void refused(gf_context *gf, struct gf_ipc_refusal *own, gf_ipc_reason re
 static uint32_t node_of(const gf_context *gf, uint32_t rank)
 {
     if (gf->algorithm == GF_ALGORITHM_DIRECT) return 0;
-    return (uint32_t)gf->nodes.words.reach[GF_REACH_WORDS * rank];
+    return (uint32_t)gf->nodes.table.reach[GF_REACH_WORDS * rank];
 }
 
 static bool is_local(const gf_context *gf, uint32_t rank)

@@ -11,7 +11,7 @@
  * saved (state.c) unless it follows from another one, and given to a rank that comes in
  * (common_state.c): these files assert how many they know. */
 #define GF_OPTIMIZER_POOLS 4u
-struct gf_weights {
+struct gf_optimizer_pools {
     gf_mem weight, momentum, half;
     gf_mem moment2; /* fp32, of adamw; momentum is its first moment */
 
@@ -23,7 +23,7 @@ struct gf_weights {
     union gf_update_list *list;
 };
 
-_Static_assert(offsetof(struct gf_weights, updates) == GF_OPTIMIZER_POOLS * sizeof(gf_mem),
+_Static_assert(offsetof(struct gf_optimizer_pools, updates) == GF_OPTIMIZER_POOLS * sizeof(gf_mem),
                "GF_OPTIMIZER_POOLS counts the pools");
 
 union gf_update_list { /* one of these, for each tensor */

@@ -24,7 +24,7 @@ struct gf_coll_nodes {
 /* Whose memory each rank reaches, as ranks exchange it before the first operation, and what follows
  * for this rank. */
 #define GF_REACH_WORDS 4u
-struct gf_node_words {
+struct gf_reach_table {
     /* [world][GF_REACH_WORDS]: the lowest rank that it reaches, how many, a hash of which, one of
      * its network device */
     float *reach;
@@ -33,7 +33,7 @@ struct gf_node_words {
 struct gf_nodes_meeting {
     struct gf_link *link;
     uint32_t world, rank;
-    struct gf_node_words words;
+    struct gf_reach_table table;
 };
 #define GF_NODES_AUTO 2u   /* auto takes hierarchy on so many nodes or more */
 #define GF_NODES_OWNERS 2u /* of at least so many ranks */

@@ -13,14 +13,14 @@ static bool reaches(const struct gf_nodes_meeting *met, uint32_t rank)
 
 void gf_nodes_meet(const struct gf_nodes_meeting *met)
 {
-    float *own = &met->words.reach[GF_REACH_WORDS * met->rank];
+    float *own = &met->table.reach[GF_REACH_WORDS * met->rank];
     uint32_t lowest = GF_RANK_NONE;
     uint32_t count = 0;
     uint64_t hash = GF_FNV_START;
-    for (uint32_t i = 0; i < GF_REACH_WORDS * met->world; i++) met->words.reach[i] = 0;
+    for (uint32_t i = 0; i < GF_REACH_WORDS * met->world; i++) met->table.reach[i] = 0;
     for (uint32_t rank = 0; rank < met->world; rank++) {
-        met->words.local[rank] = reaches(met, rank) ? 1 : 0;
-        if (met->words.local[rank] == 0) continue;
+        met->table.local[rank] = reaches(met, rank) ? 1 : 0;
+        if (met->table.local[rank] == 0) continue;
         if (count++ == 0) lowest = rank;
         hash = gf_fnv_u64(hash, rank);
     }
@@ -33,7 +33,7 @@ void gf_nodes_meet(const struct gf_nodes_meeting *met)
 
 static uint32_t word_of(const struct gf_nodes_meeting *met, uint32_t rank, uint32_t word)
 {
-    return (uint32_t)met->words.reach[GF_REACH_WORDS * rank + word];
+    return (uint32_t)met->table.reach[GF_REACH_WORDS * rank + word];
 }
 
 static uint32_t lowest_of(const struct gf_nodes_meeting *met, uint32_t rank)
@@ -127,7 +127,7 @@ gf_status gf_nodes_form(const struct gf_nodes_meeting *met, bool by_name,
     uint32_t mine = lowest_of(met, met->rank);
     if (odd != GF_RANK_NONE) return by_name ? refuse(met, odd, peer_out, error_out) : GF_OK;
     *nodes = (struct gf_coll_nodes){
-        .local = met->words.local, .across = met->words.across, .owners = met->world};
+        .local = met->table.local, .across = met->table.across, .owners = met->world};
     nodes->local_index = members_of(met, mine, met->rank);
     for (uint32_t rank = 0; rank < met->world; rank++) {
         uint32_t lowest = lowest_of(met, rank);
@@ -141,12 +141,12 @@ gf_status gf_nodes_form(const struct gf_nodes_meeting *met, bool by_name,
                            size, lowest, GF_DIRECT_RANKS_MAX);
             return GF_ERR_CONFIG;
         }
-        if (lowest == mine) met->words.local[nodes->local_size++] = rank;
+        if (lowest == mine) met->table.local[nodes->local_size++] = rank;
         if (lowest != rank) continue;
         if (size < nodes->owners) nodes->owners = size;
         if (lowest == mine) nodes->node_index = nodes->node_count;
         if (nodes->local_index < size)
-            met->words.across[nodes->node_count] = rank_at(met, lowest, nodes->local_index);
+            met->table.across[nodes->node_count] = rank_at(met, lowest, nodes->local_index);
         nodes->node_count++;
     }
     nodes->ports = devices_of_their_own(met) ? nodes->owners : 1;
