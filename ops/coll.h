@@ -6,11 +6,7 @@
 #include "drivers/link.h"
 #include "ops/ops.h"
 
-/* A new one: its bit and rounds in the algorithms that offer it, one of which is in fallbacks[] of
- * core/choose.c; the switches of node/direct.c and direct_small.c (direct_device.c offers all up to
- * allgather); pairs and values in support/coll_group.c and coll_values.c. For users: a gf_operation
- * (types.h) with a name (settings/names.c), core/request.c, control/calls.c, gradientflow.h and
- * .3, core/test_rules*.c, test_request.c, soak_requests.c, gf-perf. An algorithm: ops/README.md. */
+/* A new one, or a new algorithm: ops/README.md, "Adding". */
 typedef enum gf_collective {
     GF_COLL_ALLREDUCE,
     GF_COLL_REDUCE_SCATTER, /* up to here they add */

@@ -26,6 +26,8 @@ static inline size_t gf_type_bytes(gf_type type)
     return 0;
 }
 
+extern const char *const gf_type_names[GF_TYPE_COUNT]; /* "fp32": ops/types.c */
+
 /* Non-finite values met, added to by each element op that takes one (host memory on the host;
  * device memory on a GPU). `first` is the lowest index met, counted from `base` of the call;
  * UINT64_MAX: none. */

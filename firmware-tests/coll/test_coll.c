@@ -6,6 +6,20 @@
 #include "firmware-tests/support/coll_group.h"
 #include "lib/settings/settings.h"
 
+/* direct and hierarchy have suites of their own in node/. */
+TEST(every_algorithm_over_messages_is_tried_with_all_that_it_offers)
+{
+    for (uint32_t pair = 0; pair < GF_ALGORITHM_COUNT * (GF_COLL_BARRIER + 1u); pair++) {
+        const gf_collective collective = (gf_collective)(pair % (GF_COLL_BARRIER + 1u));
+        const struct gf_coll_kind *kind = gf_coll_kinds[pair / (GF_COLL_BARRIER + 1u)];
+        bool is_tried = (kind == NULL) || !gf_coll_offers(kind, collective) ||
+                        (kind == &gf_coll_direct) || (kind == &gf_coll_hierarchy);
+        for (size_t p = 0; p < COLL_PAIRS; p++)
+            is_tried |= (coll_pairs[p].kind == kind) && (coll_pairs[p].collective == collective);
+        if (!is_tried) fail_msg("coll_pairs lacks %s, collective %d", kind->name, (int)collective);
+    }
+}
+
 /* Slices of 64 bytes: 16 or 32 elements. */
 TEST(any_count_on_any_world)
 {

@@ -103,10 +103,9 @@ static void reductions_run(uint32_t world, uint32_t ranks_per_node, gf_algorithm
 
 TEST(every_reduction_by_messages)
 {
-    static const gf_algorithm algorithms[] = {GF_ALGORITHM_AUTO,    GF_ALGORITHM_RING,
-                                              GF_ALGORITHM_HALVING, GF_ALGORITHM_DOUBLING,
-                                              GF_ALGORITHM_TREE,    GF_ALGORITHM_SERVER};
-    for (size_t a = 0; a < LENGTH(algorithms); a++)
+    gf_algorithm algorithms[1 + GF_ALGORITHM_COUNT] = {GF_ALGORITHM_AUTO};
+    const uint32_t count = 1 + world_algorithms(false, algorithms + 1);
+    for (uint32_t a = 0; a < count; a++)
         for (uint32_t world = 1; world <= RANKS_MAX; world += (world < 3) ? 1 : 3)
             reductions_run(world, 1, algorithms[a]);
 }

@@ -82,6 +82,8 @@ static struct world_setup setup_draw(void)
     static const gf_algorithm algorithms[] = {GF_ALGORITHM_AUTO, GF_ALGORITHM_RING,
                                               GF_ALGORITHM_HALVING, GF_ALGORITHM_TREE,
                                               GF_ALGORITHM_SERVER};
+    _Static_assert(GF_ALGORITHM_COUNT == 8,
+                   "a new algorithm is drawn here, too: its seeds then make other jobs");
     struct world_setup setup = elastic_setup(job.world);
     setup.sim.seed = job.seed;
     setup.config.exchange.timeout_ns = all.timeout_ns;

@@ -46,24 +46,24 @@ TEST(one_value_that_is_not_finite_is_named_and_no_rank_moves)
          {1, 8, 63, -3e38f, -3e38f},
          "tensor 8 \"small\", element 63; every local gradient was finite"},
     };
-    static const uint32_t algorithms[] = {GF_ALGORITHM_RING,     GF_ALGORITHM_HALVING,
-                                          GF_ALGORITHM_DOUBLING, GF_ALGORITHM_TREE,
-                                          GF_ALGORITHM_SERVER,   GF_ALGORITHM_DIRECT};
+    gf_algorithm algorithms[GF_ALGORITHM_COUNT];
+    const uint32_t algorithm_count = world_algorithms(true, algorithms);
     static float before[3][MIXED_ELEMS];
     static float after[MIXED_ELEMS];
-    for (size_t row = 0; row < LENGTH(cases) * LENGTH(algorithms); row++) {
+    for (size_t row = 0; row < LENGTH(cases) * algorithm_count; row++) {
         const struct spoil_case *c = &cases[row % LENGTH(cases)];
         struct world_spoil spoil = c->spoil;
         static struct world_setup setup;
         struct world_step good = {.order = WORLD_FORWARD};
         struct world_step bad = {.fill = world_fill_spoilt, .arg = &spoil};
-        if ((algorithms[row / LENGTH(cases)] == GF_ALGORITHM_DIRECT) && (c->wire == GF_TYPE_F16) &&
-            isfinite(spoil.value))
+        const gf_algorithm algorithm = algorithms[row / LENGTH(cases)];
+        const bool in_memory = world_algorithm_in_memory(algorithm);
+        if (in_memory && (c->wire == GF_TYPE_F16) && isfinite(spoil.value))
             continue; /* fp32 holds it, and nothing leaves the node */
         setup = mixed_setup(3);
         setup.config.exchange.wire = c->wire;
-        setup.config.exchange.algorithm = (gf_algorithm)algorithms[row / LENGTH(cases)];
-        if (setup.config.exchange.algorithm == GF_ALGORITHM_DIRECT) setup.sim.ranks_per_node = 3;
+        setup.config.exchange.algorithm = algorithm;
+        if (in_memory) setup.sim.ranks_per_node = 3;
         setup.config.exchange.fuse_bytes = 5000;
         setup.config.optimizer.kind = GF_OPTIMIZER_SGD;
         setup.config.optimizer.momentum = 0.5f;

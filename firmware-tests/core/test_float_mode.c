@@ -119,7 +119,7 @@ static struct world_setup setup_of(gf_algorithm algorithm)
 {
     struct world_setup setup = {
         .world = RANKS, .tensors = tensors, .tensor_count = 2, .sim = world_network};
-    setup.sim.ranks_per_node = (algorithm == GF_ALGORITHM_DIRECT) ? RANKS : 0;
+    setup.sim.ranks_per_node = world_algorithm_in_memory(algorithm) ? RANKS : 0;
     setup.config.exchange.algorithm = algorithm;
     setup.config.exchange.average = GF_AVERAGE_RANKS;
     setup.config.rate = (struct gf_schedule){
@@ -140,13 +140,11 @@ static void each_hostile(const struct world_setup *setup, bool overflows, const 
     }
 }
 
-static const gf_algorithm algorithms[] = {GF_ALGORITHM_DIRECT,  GF_ALGORITHM_RING,
-                                          GF_ALGORITHM_HALVING, GF_ALGORITHM_DOUBLING,
-                                          GF_ALGORITHM_TREE,    GF_ALGORITHM_SERVER};
-
 TEST(every_algorithm_sums_to_the_same_bits)
 {
-    for (size_t row = 0; row < LENGTH(algorithms) * GF_TYPE_COUNT; row++) {
+    gf_algorithm algorithms[GF_ALGORITHM_COUNT];
+    const uint32_t count = world_algorithms(true, algorithms);
+    for (uint32_t row = 0; row < count * GF_TYPE_COUNT; row++) {
         struct world_setup setup = setup_of(algorithms[row / GF_TYPE_COUNT]);
         setup.config.exchange.wire = (gf_type)(row % GF_TYPE_COUNT);
         each_hostile(&setup, false, gf_algorithm_name(setup.config.exchange.algorithm));

@@ -124,16 +124,15 @@ TEST(every_collective_in_every_type_of_any_count)
     static const gf_operation operations[] = {GF_OPERATION_ALLREDUCE, GF_OPERATION_BROADCAST,
                                               GF_OPERATION_REDUCE_SCATTER, GF_OPERATION_ALLGATHER,
                                               GF_OPERATION_BARRIER};
-    static const gf_algorithm algorithms[] = {GF_ALGORITHM_AUTO,    GF_ALGORITHM_RING,
-                                              GF_ALGORITHM_HALVING, GF_ALGORITHM_DOUBLING,
-                                              GF_ALGORITHM_TREE,    GF_ALGORITHM_SERVER};
+    gf_algorithm algorithms[1 + GF_ALGORITHM_COUNT] = {GF_ALGORITHM_AUTO};
+    const uint32_t algorithm_count = 1 + world_algorithms(false, algorithms + 1);
     static const uint64_t counts[] = {0, 1, 7, 1000, 20000};
     static const uint32_t worlds[] = {1, 2, 3, 4, 6, 9};
     static struct calls calls;
-    for (uint32_t row = 0; row < LENGTH(worlds) * LENGTH(algorithms); row++) {
-        struct world_setup setup = setup_of(worlds[row / LENGTH(algorithms)]);
+    for (uint32_t row = 0; row < LENGTH(worlds) * algorithm_count; row++) {
+        struct world_setup setup = setup_of(worlds[row / algorithm_count]);
         if ((real_links_driver() != NULL) && (setup.world != 3)) continue;
-        setup.config.exchange.algorithm = algorithms[row % LENGTH(algorithms)];
+        setup.config.exchange.algorithm = algorithms[row % algorithm_count];
         setup.config.exchange.user_bytes = 100000;
         setup.sim.seed = row;
         WORLD_OPEN(w, &setup);

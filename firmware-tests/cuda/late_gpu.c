@@ -1,6 +1,7 @@
 /* See late_gpu.h. Each op is written down as it was called, and done later by the host's. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/cuda/late_gpu.h"
+#include "firmware-tests/support/ops_pair.h"
 #include "lib/core/arena.h"
 #include "ops/ops.h"
 
@@ -249,6 +250,7 @@ static gf_status late_open(const struct gf_gpu_setup *setup, void *state, struct
 {
     struct late *late = state;
     assert_true(setup->events_max <= EVENTS_MAX);
+    assert_true(ops_table_is_whole(&late_ops));
     memset(late, 0, sizeof *late);
     late->gpu = (struct gf_gpu){
         .driver = &late_gpu, .ops = &late_ops, .multiprocessors = 4, .fault.peer = GF_RANK_NONE};

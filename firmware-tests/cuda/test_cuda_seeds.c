@@ -24,6 +24,8 @@ static struct world_setup setup_of(uint32_t seed)
     static const uint64_t fuse_bytes[] = {512, 1, 65536};
     static const gf_algorithm by_wire[] = {GF_ALGORITHM_RING, GF_ALGORITHM_HALVING,
                                            GF_ALGORITHM_DOUBLING, GF_ALGORITHM_TREE};
+    _Static_assert(GF_ALGORITHM_COUNT == 8,
+                   "a new algorithm is drawn here, too: its seeds then make other jobs");
     const enum way way = seed % WAYS;
     struct state_run run = state_runs[seed / WAYS % STATE_RUNS];
     run.world = (way == NODES) ? 3 : 2;

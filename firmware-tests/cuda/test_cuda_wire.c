@@ -13,10 +13,13 @@
 
 static struct cuda_world *const both = &cuda_world;
 
-static const gf_algorithm algorithms[] = {GF_ALGORITHM_RING, GF_ALGORITHM_HALVING,
-                                          GF_ALGORITHM_DOUBLING, GF_ALGORITHM_TREE,
-                                          GF_ALGORITHM_SERVER};
-#define ALGORITHMS (sizeof algorithms / sizeof *algorithms)
+/* They take turns. */
+static gf_algorithm algorithm_of(uint64_t turn)
+{
+    gf_algorithm algorithms[GF_ALGORITHM_COUNT];
+    const uint32_t count = world_algorithms(false, algorithms);
+    return algorithms[turn % count];
+}
 
 static struct world_setup setup_of(const struct state_run *run, gf_algorithm algorithm)
 {
@@ -61,7 +64,7 @@ static void both_open(const struct world_setup *setup)
 TEST(a_run_from_device_to_wire_ends_where_it_ends_on_the_host)
 {
     for (uint32_t i = 0; i < STATE_RUNS; i++) {
-        const struct world_setup setup = setup_of(&state_runs[i], algorithms[i % ALGORITHMS]);
+        const struct world_setup setup = setup_of(&state_runs[i], algorithm_of(i));
         cuda_world_begin(i, NULL);
         both->wire_ranks = (i == 6) ? 0x5 : ALL_RANKS; /* once beside ranks that stage */
         both->ucx_registers = i % 2 == 0;
@@ -83,8 +86,7 @@ TEST(a_device_that_fails_in_a_step_is_named)
         for (uint32_t times = 4; times <= 130;
              times += 21) /* the first of each rank is of its open */
             folding += cuda_world_fails(
-                calls[c], times, setup_of(&state_runs[0], algorithms[(c + times) % ALGORITHMS]),
-                slices_shorten);
+                calls[c], times, setup_of(&state_runs[0], algorithm_of(c + times)), slices_shorten);
     print_message("  %u collectives met it\n", folding);
     assert_true(folding > 0);
 }
@@ -100,7 +102,7 @@ TEST(survivors_of_a_death_go_on)
 {
     uint32_t deaths = 0;
     for (uint32_t turns = 5; turns <= 45; turns += 4) {
-        struct world_setup setup = setup_of(&state_runs[0], algorithms[turns % ALGORITHMS]);
+        struct world_setup setup = setup_of(&state_runs[0], algorithm_of(turns));
         struct state_moment moment = {.step = 1};
         struct cuda_death death = {.step = {.fill = state_fill_whole, .arg = &moment},
                                    .victim = 1,

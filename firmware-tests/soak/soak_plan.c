@@ -62,6 +62,8 @@ static void draw_exchange(struct soak_plan *plan, struct dice *dice)
     static const gf_algorithm algorithms[] = {
         GF_ALGORITHM_AUTO,    GF_ALGORITHM_AUTO,     GF_ALGORITHM_RING, GF_ALGORITHM_RING,
         GF_ALGORITHM_HALVING, GF_ALGORITHM_DOUBLING, GF_ALGORITHM_TREE, GF_ALGORITHM_SERVER};
+    _Static_assert(GF_ALGORITHM_COUNT == 8,
+                   "a new algorithm is drawn here, too: its seeds then make other jobs");
     struct gf_config *config = &plan->setup.config;
     config->link.window = between(dice, 1, 8);
     config->exchange.wire = percent(dice, 50) ? GF_TYPE_F32 : (gf_type)below(dice, GF_TYPE_COUNT);

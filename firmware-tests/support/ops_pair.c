@@ -2,6 +2,7 @@
  * number, so that which of two NaNs comes out is never asked. */
 #include "firmware-tests/support/ops_pair.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -568,6 +569,25 @@ static void shifts_choose(uint32_t shifts[SMALL], uint32_t seed)
     }
 }
 
+/* Behind name and supported a table is function pointers alone. */
+#define OPS_COUNT                                                              \
+    ((sizeof(struct gf_element_ops) - offsetof(struct gf_element_ops, cast)) / \
+     sizeof(void (*)(void)))
+_Static_assert(OPS_COUNT == 18, "a new op has a case here and is called by ops_pair_run()");
+
+bool ops_table_is_whole(const struct gf_element_ops *ops)
+{
+    static const unsigned char none[sizeof(void (*)(void))];
+    const unsigned char *at = (const unsigned char *)ops + offsetof(struct gf_element_ops, cast);
+    for (size_t op = 0; op < OPS_COUNT; op++)
+        if (memcmp(at + op * sizeof none, none, sizeof none) == 0) {
+            (void)printf("op %zu of struct gf_element_ops is NULL in the table \"%s\"\n", op,
+                         ops->name);
+            return false;
+        }
+    return true;
+}
+
 bool ops_pair_run(struct ops_pair *pair, uint64_t count, uint32_t offset, uint32_t seed)
 {
     struct turn t = {.pair = pair,
@@ -576,6 +596,7 @@ bool ops_pair_run(struct ops_pair *pair, uint64_t count, uint32_t offset, uint32
                      .looks = seed % 5 < 3,
                      .same = true,
                      .scale = (seed % 7 < 4) ? -3.1e-3f : 0.5f};
+    if (!ops_table_is_whole(pair->ops)) return false;
     pair->seed = seed;
     shifts_choose(t.shifts, seed);
     for (uint32_t area = A; area < SMALL; area++) fill(&t, area, GF_TYPE_F32, false);

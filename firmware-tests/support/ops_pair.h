@@ -47,6 +47,10 @@ void ops_pair_end(struct ops_pair *pair);
  * left. */
 uint64_t ops_pair_long_count(uint32_t blocks);
 
+/* Each op is there: a row that a table forgets is NULL, and nothing else finds it before it is
+ * called. The first that lacks is printed. */
+bool ops_table_is_whole(const struct gf_element_ops *ops);
+
 /* Every op with all types on `count` elements, its ranges beginning `offset` elements behind an
  * aligned address. The first difference is printed; false: there was one. */
 bool ops_pair_run(struct ops_pair *pair, uint64_t count, uint32_t offset, uint32_t seed);

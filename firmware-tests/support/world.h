@@ -181,6 +181,13 @@ uint64_t world_interrupted_run(struct world *w, const struct world_setup *setup,
 /* gf_regroup_begin() in a rank's first turn, then gf_regroup_poll(); arg is not used. */
 gf_status world_regroup_progress(struct world *w, uint32_t rank, void *arg);
 
+/* The algorithms of a world of one kind, in the order of gf_algorithm: those that exchange messages
+ * alone, and, if asked, those that want all ranks in one node. Hierarchy is neither: it wants
+ * several nodes of several ranks. A new algorithm is among them by itself. Returns how many. */
+uint32_t world_algorithms(bool and_in_memory, gf_algorithm algorithms_out[GF_ALGORITHM_COUNT]);
+/* Of these, that one wants all ranks in one node. */
+bool world_algorithm_in_memory(gf_algorithm algorithm);
+
 /* The value that world_fill() writes: a small whole number, exact in each type, as are sums of a
  * few dozen. */
 float world_value(uint32_t rank, uint32_t tensor, uint64_t elem);

@@ -3,6 +3,7 @@
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world.h"
 #include "drivers/base/fnv.h"
+#include "ops/coll.h"
 #include "ops/element/host/half.h"
 
 static uint32_t mix(uint32_t rank, uint32_t tensor, uint64_t elem)
@@ -47,6 +48,25 @@ void world_fill_noise(struct world *w, uint32_t rank, uint32_t tensor, void *gra
     for (uint64_t i = 0; i < from->elem_count; i++)
         world_put(from->type, gradient, i,
                   ((float)(mix(rank, tensor, i) >> 8) - 0x800000) * 0x1p-23f);
+}
+
+bool world_algorithm_in_memory(gf_algorithm algorithm)
+{
+    const struct gf_coll_kind *kind = gf_coll_kinds[algorithm]; /* auto is none */
+    return (kind != NULL) && kind->in_memory;
+}
+
+uint32_t world_algorithms(bool and_in_memory, gf_algorithm algorithms_out[GF_ALGORITHM_COUNT])
+{
+    uint32_t count = 0;
+    for (uint32_t a = 0; a < GF_ALGORITHM_COUNT; a++) {
+        const struct gf_coll_kind *kind = gf_coll_kinds[a];
+        if ((a == GF_ALGORITHM_AUTO) || (a == GF_ALGORITHM_HIERARCHY)) continue;
+        assert_non_null(kind);
+        assert_true(gf_coll_offers(kind, GF_COLL_ALLREDUCE));
+        if (!kind->in_memory || and_in_memory) algorithms_out[count++] = (gf_algorithm)a;
+    }
+    return count;
 }
 
 void world_fill_one(struct world *w, uint32_t rank, uint32_t tensor, void *gradient, void *arg)

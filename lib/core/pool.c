@@ -18,16 +18,25 @@ static bool tensor_is_sparse(const struct gf_config *config, uint32_t flags)
 /* the vote packs an element into so many bits */
 #define ELEMS_MAX (UINT64_C(1) << GF_KEY_ELEM_BITS)
 
+/* Says the types that there are: "0 (fp32), 1 (fp16) ..". */
+static gf_status type_refuse(const struct gf_tensor *tensor, uint32_t index, const char *name,
+                             char *error_out)
+{
+    char allowed[GF_TYPE_COUNT * 24];
+    size_t used = 0;
+    for (uint32_t t = 0; t < GF_TYPE_COUNT; t++)
+        used += (size_t)snprintf(allowed + used, sizeof allowed - used, "%s%u (%s)",
+                                 (t > 0) ? ", " : "", t, gf_type_names[t]);
+    return gf_config_refuse(error_out, GF_ERR_PARAM, "tensor %u \"%s\": type is %d, allowed are %s",
+                            index, name, (int)tensor->type, allowed);
+}
+
 /* It would begin at element `first`. */
 static gf_status tensor_check(const struct gf_tensor *tensor, uint32_t index, uint64_t first,
                               char *error_out)
 {
     const char *name = tensor->name ? tensor->name : "";
-    if ((uint32_t)tensor->type >= GF_TYPE_COUNT)
-        return gf_config_refuse(error_out, GF_ERR_PARAM,
-                                "tensor %u \"%s\": type is %d, allowed are 0 (fp32), 1 "
-                                "(fp16), 2 (bf16)",
-                                index, name, (int)tensor->type);
+    if ((uint32_t)tensor->type >= GF_TYPE_COUNT) return type_refuse(tensor, index, name, error_out);
     if ((tensor->flags & ~(GF_TENSOR_DENSE | GF_TENSOR_NO_DECAY)) != 0)
         return gf_config_refuse(error_out, GF_ERR_PARAM, "tensor %u \"%s\": unknown flags 0x%x",
                                 index, name, tensor->flags);

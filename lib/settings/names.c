@@ -84,9 +84,6 @@ uint32_t gf_struct_bytes(const char *name)
     return 0;
 }
 
-const char *const gf_type_names[GF_TYPE_COUNT] = {
-    [GF_TYPE_F32] = "fp32", [GF_TYPE_F16] = "fp16", [GF_TYPE_BF16] = "bf16"};
-
 const char *gf_reduction_name(gf_reduction reduction)
 {
     static const char *const names[GF_REDUCTION_COUNT] = {"sum", "min", "max"};

@@ -5,6 +5,7 @@
 #define GF_SETTINGS_H
 
 #include "gradientflow.h"
+#include "ops/ops.h" /* gf_type_names */
 
 typedef enum gf_setting_kind {
     GF_SETTING_BOOL,
@@ -57,7 +58,6 @@ struct gf_setting {
 extern const struct gf_setting gf_settings[];
 extern const uint32_t gf_setting_count;
 const struct gf_setting *gf_setting_find(const char *key); /* NULL: there is none */
-extern const char *const gf_type_names[GF_TYPE_COUNT];
 
 /* Which settings are unset whose default is known only later (by device.driver, or by the launcher
  * for rendezvous.address), a bit each; gf_config_unset() unsets those again. */

@@ -37,6 +37,7 @@ size_t gf_direct_slots_at(const struct gf_direct *direct, uint64_t order)
 #define KIND_EXPORTED 0x8u
 #define KIND_REDUCE 0x4u
 #define KIND_TYPES 0x3u
+_Static_assert(GF_TYPE_COUNT <= KIND_TYPES + 1, "a type has two bits of a flag's word");
 
 void gf_direct_begin(struct gf_coll *coll)
 {
@@ -153,16 +154,17 @@ static void what_text(const struct gf_coll *coll, uint64_t what, char *text_out,
                                               [GF_COLL_ALLGATHER] = "allgather",
                                               [GF_COLL_BROADCAST] = "broadcast",
                                               [GF_COLL_BARRIER] = "barrier"};
-    static const char *const types[] = {"fp32", "fp16", "bf16", "of no type"};
     static const char *const reductions[] = {"of a step's vote", "by min",
                                              "by max"}; /* reduce_number */
     const uint32_t kind = (uint32_t)(what >> KIND_BIT) & 0xffu;
     const uint32_t collective = (kind & ~KIND_SMALL) >> KIND_COLLECTIVE_BIT;
+    const uint32_t type = kind & KIND_TYPES;
     const uint32_t which = (uint32_t)(what >> WHICH_BIT);
     const bool known = collective < sizeof collectives / sizeof *collectives;
-    size_t used = (size_t)snprintf(
-        text_out, bytes, "%s of %llu %s", known ? collectives[collective] : "nothing known",
-        (unsigned long long)(what & ((UINT64_C(1) << KIND_BIT) - 1)), types[kind & KIND_TYPES]);
+    size_t used = (size_t)snprintf(text_out, bytes, "%s of %llu %s",
+                                   known ? collectives[collective] : "nothing known",
+                                   (unsigned long long)(what & ((UINT64_C(1) << KIND_BIT) - 1)),
+                                   (type < GF_TYPE_COUNT) ? gf_type_names[type] : "of no type");
     if ((kind & KIND_REDUCE) != 0)
         (void)snprintf(text_out + used, bytes - used, " %s",
                        (which < sizeof reductions / sizeof *reductions) ? reductions[which]
