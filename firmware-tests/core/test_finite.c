@@ -1,5 +1,5 @@
-/* Values that are not finite: which one is named, that no rank takes the step, and what is logged of
- * steps that are skipped. */
+/* Values that are not finite: which one is named, that no rank takes the step, and what is logged
+ * of steps that are skipped. */
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/world_setups.h"
 
