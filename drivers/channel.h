@@ -25,8 +25,8 @@ struct gf_channel_setup {
     uint32_t connections_expected;
     uint64_t job_id;     /* connections of another job are refused */
     const char *address; /* numeric IP:port */
-    const char
-        *bind; /* numeric IP that a member dials from, and a coordinator listens at; or empty */
+    /* numeric IP that a member dials from, and a coordinator listens at; or empty */
+    const char *bind;
     const char *key_file;  /* of the job, or empty */
     bool insecure;         /* over a network, without a key */
     uint64_t keepalive_ns; /* a connection breaks once the other host is silent for so long */

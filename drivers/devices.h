@@ -7,7 +7,7 @@
 
 #include "drivers/base/address.h"
 
-/* The list of the rank at this place; devices_out[GF_TEXT_MAX]. */
+/* The list of the rank with this local index; devices_out[GF_TEXT_MAX]. */
 void gf_devices_group(const char *asked, uint32_t local, char *devices_out);
 /* How many the longest of the lists has; at least 1. */
 uint32_t gf_devices_most(const char *asked);

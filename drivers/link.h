@@ -40,7 +40,7 @@ static inline uint64_t gf_tag_message(uint64_t tag, uint64_t message)
     return tag | (message & ((1u << GF_TAG_MESSAGE_BITS) - 1));
 }
 
-#define GF_DATA_PLACES_MAX 8u
+#define GF_DATA_ADDRS_MAX 8u
 struct gf_link;
 struct gf_front;
 struct gf_link_driver;
@@ -90,10 +90,10 @@ struct gf_link_setup {
     const char *address, *bind, *ports;
     uint64_t keepalive_ns;
     /* descriptors that this process needs for its control channel, if that has many connections */
-    uint32_t files_beside;
+    uint32_t control_files;
     /* this host's addresses, beside the one that leads to the job's, at which it listens too, with
      * the same port; family 0 ends them */
-    struct gf_addr data_addrs[GF_DATA_PLACES_MAX];
+    struct gf_addr data_addrs[GF_DATA_ADDRS_MAX];
     /* open, and for longer than the link. NULL: all messages lie in host memory */
     struct gf_gpu *gpu;
     gf_mem device; /* of it: where messages may lie, should the link reach it */

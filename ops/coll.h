@@ -181,7 +181,7 @@ gf_status gf_coll_start(struct gf_coll *coll, uint64_t now_ns);
  * waits_for is the culprit. */
 gf_status gf_coll_poll(struct gf_coll *coll, uint64_t now_ns);
 /* Goes to DRAIN with `error`: asks for cancel of every request. gf_coll_poll() then drains, as long
- * as it takes: what cannot be cancelled is ended by the link's reset(). Does nothing unless the
+ * as it takes: what cannot be cancelled is ended by the link's drop() or reset(). Does nothing unless the
  * collective runs. */
 void gf_coll_fail(struct gf_coll *coll, gf_status error);
 

@@ -39,7 +39,7 @@ void gf_data_init(struct gf_data *data, const struct gf_link_setup *setup)
                                            .hello_kind = GF_FRAME_DATA_HELLO},
                              .setup = setup,
                              .listen_fd = -1};
-    for (uint32_t i = 0; i < GF_DATA_PLACES_MAX; i++) data->device_fds[i] = -1;
+    for (uint32_t i = 0; i < GF_DATA_ADDRS_MAX; i++) data->device_fds[i] = -1;
     for (uint32_t i = 0; i < DATA_DIALS_MAX; i++) gf_dial_init(&data->dials[i], i);
     if (!has_network(setup)) return;
     struct pending *pending = (struct pending *)(void *)(data + 1);
@@ -50,7 +50,7 @@ void gf_data_init(struct gf_data *data, const struct gf_link_setup *setup)
 void gf_data_forked(const struct gf_data *data)
 {
     for (uint32_t i = 0; i < DATA_DIALS_MAX; i++) gf_dial_forked(&data->dials[i]);
-    for (uint32_t i = 0; i < GF_DATA_PLACES_MAX; i++) (void)close(data->device_fds[i]);
+    for (uint32_t i = 0; i < GF_DATA_ADDRS_MAX; i++) (void)close(data->device_fds[i]);
     gf_accept_forked(&data->handshake);
     (void)close(data->listen_fd);
     (void)close(data->handshake.strangers_fd);
@@ -336,7 +336,7 @@ void gf_data_close(struct gf_data *data)
 {
     gf_data_end(data);
     gf_accept_close(&data->handshake);
-    for (uint32_t i = 0; i < GF_DATA_PLACES_MAX; i++)
+    for (uint32_t i = 0; i < GF_DATA_ADDRS_MAX; i++)
         if (data->device_fds[i] >= 0) gf_socket_close(&data->device_fds[i]);
     if (data->listen_fd >= 0) gf_socket_close(&data->listen_fd);
     gf_handshake_close(&data->handshake);

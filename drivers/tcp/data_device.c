@@ -94,7 +94,7 @@ static uint32_t comes_by(int fd)
 
 static bool is_a_devices(const struct gf_data *data, const struct gf_addr *own)
 {
-    for (uint32_t i = 0; i < GF_DATA_PLACES_MAX; i++) {
+    for (uint32_t i = 0; i < GF_DATA_ADDRS_MAX; i++) {
         const struct gf_addr *addr = &data->setup->data_addrs[i];
         if ((addr->family == own->family) && (own->family != 0) &&
             (memcmp(addr->ip, own->ip, sizeof own->ip) == 0))

@@ -69,7 +69,7 @@ static int port_listen(const struct gf_data *data, struct gf_fault *fault_out)
 /* The same port at the addresses of the setup. */
 static gf_status devices_listen(struct gf_data *data, const struct gf_addr *own)
 {
-    for (uint32_t i = 0; i < GF_DATA_PLACES_MAX; i++) {
+    for (uint32_t i = 0; i < GF_DATA_ADDRS_MAX; i++) {
         struct gf_addr at = data->setup->data_addrs[i];
         char text[64];
         if (at.family == 0) break;

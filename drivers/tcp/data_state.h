@@ -20,7 +20,7 @@ struct gf_data {
     struct gf_addr address, bind_to;
     unsigned port_first, port_last; /* 0: anywhere */
     int listen_fd;
-    int device_fds[GF_DATA_PLACES_MAX]; /* the same port at other addresses */
+    int device_fds[GF_DATA_ADDRS_MAX]; /* the same port at other addresses */
     struct dial dials[DATA_DIALS_MAX];
     /* pending[] and sources[] follow */
 };

@@ -198,14 +198,14 @@ static gf_status data_limit_check(struct gf_tcp_link *tcp)
     uint32_t peer_count = 0;
     for (uint32_t id = 0; id < tcp->setup.world; id++)
         if ((tcp->peers[id].met_ns != 0) || (tcp->peers[id].open_count > 0)) peer_count++;
-    uint32_t beside = GF_DATA_FILES_LEAST + tcp->setup.files_beside;
-    uint32_t needed = peer_count * tcp->setup.streams + beside;
+    uint32_t others = GF_DATA_FILES_LEAST + tcp->setup.control_files;
+    uint32_t needed = peer_count * tcp->setup.streams + others;
     tcp->descriptors_fit = (files_max == 0) || (files_max >= needed);
     if (tcp->descriptors_fit) return GF_OK;
     return gf_fault_set(&tcp->link.fault, GF_ERR_SYSTEM, tcp->setup.rank, "getrlimit", EMFILE,
                         "rank %u needs %u file descriptors, %u to each of %u ranks and %u more, "
                         "the limit is %u: raise it (ulimit -n)",
-                        tcp->setup.rank, needed, tcp->setup.streams, peer_count, beside, files_max);
+                        tcp->setup.rank, needed, tcp->setup.streams, peer_count, others, files_max);
 }
 
 /* Streams are spread over the devices of both ends. */

@@ -5,7 +5,7 @@
  * receives that a large message has met.
  *
  * UCX's error handling (err_mode PEER) is not used. The control channel reports that a peer has
- * ended, and way_lost() that a fabric gave it up.
+ * ended, and endpoint_lost() that a fabric gave it up.
  *
  * UCX's pools grow with the largest window that was used, which happens in the first steps. Later
  * it allocates now and then, over its tcp for about one message in twenty

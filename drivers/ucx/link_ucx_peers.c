@@ -117,7 +117,7 @@ static gf_status endpoint_read(struct gf_ucx *ucx, uint32_t peer, const unsigned
 /* An adapter, or UCX for it, retransmits until its retries are used up (8 s over rc); then what it
  * had taken is lost. Without a handler UCX ends the process over ud, and over rc a lost message is
  * awaited until the deadline. */
-static void way_lost(void *user, ucp_ep_h endpoint, ucs_status_t status)
+static void endpoint_lost(void *user, ucp_ep_h endpoint, ucs_status_t status)
 {
     struct gf_ucx *ucx = user;
     uint32_t peer = 0;
@@ -151,7 +151,7 @@ static gf_status network_connect(struct gf_ucx *ucx, uint32_t peer, const unsign
 {
     ucp_ep_params_t params = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS,
                               .address = (const ucp_address_t *)address,
-                              .err_handler = {.cb = way_lost, .arg = ucx}};
+                              .err_handler = {.cb = endpoint_lost, .arg = ucx}};
     const char *transports = ucx->setup.transports;
     ucs_status_t ucs;
     if (gf_ucx_any(transports, GF_UCX_FABRIC)) params.field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLER;

@@ -192,8 +192,8 @@ TEST(listed_chunks_larger_than_a_slice_do_too)
     listed_chunks_run(4096, 2048, 5000);
 }
 
-/* Squares of tensors are read through the pack buffer in host memory: where most tensors are empty it holds fewer of
- * them at a time. */
+/* Squares of tensors are read through the pack buffer in host memory: where most tensors are empty
+ * it holds fewer of them at a time. */
 TEST(a_norm_of_more_tensors_than_the_pool_has_elements_is_that_of_the_host)
 {
     static struct gf_tensor tensors[64];

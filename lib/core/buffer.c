@@ -57,12 +57,13 @@ static gf_status dense_pack(gf_context *gf, struct gf_op *op)
     gf_mem from = op->plan.gradient + done * gf_type_size_bytes(type);
     gf_mem to = op->plan.packed + done * gf_type_size_bytes(wire);
     float pre = gf->config.exchange.pre_scale;
-    bool adder_checks = op->coll.sources != NULL, changes = !in_place(op) || (pre != 1.0f);
+    bool is_checked_by_adder = op->coll.sources != NULL;
+    bool changes = !in_place(op) || (pre != 1.0f);
     struct gf_check *check =
-        adder_checks ? NULL : gf_finite_counter(gf, op->index, GF_COUNT_PACKED);
+        is_checked_by_adder ? NULL : gf_finite_counter(gf, op->index, GF_COUNT_PACKED);
     gf_status status = GF_OK;
 
-    if (adder_checks && !changes)
+    if (is_checked_by_adder && !changes)
         count = buffer->elem_count;
     else if (!changes)
         status =

@@ -1,11 +1,10 @@
-/* Fused buffers as operations. A buffer has an address for each place that it can be in:
- *     gradient  in the gradient pool, where the appliance wrote it         (op->plan.gradient)
- *     packed    as it travels, where element ops reach it: the pack buffer, or the gradient itself
- *               where nothing is cast
- *                                                                           (op->plan.packed)
- *     data      as it travels, where the collective works on it: packed itself, or the pack buffer
- *               in host memory where the packed one is in
- *               device memory that the link does not reach                  (op->coll.plan.data) */
+/* Fused buffers as operations. A buffer can lie in three kinds of memory, with an address in each:
+ *     op->plan.gradient    in the gradient pool, where the appliance wrote it
+ *     op->plan.packed      as it travels, where element ops reach it: in the pack buffer, or the
+ *                          gradient itself where nothing is cast
+ *     op->coll.plan.data   as it travels, where the collective works on it: packed itself, or the
+ *                          pack buffer in host memory where packed is in device memory that the
+ *                          link does not reach */
 #ifndef GF_BUFFER_H
 #define GF_BUFFER_H
 

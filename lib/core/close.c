@@ -27,8 +27,8 @@ void gf_drivers_close(gf_context *gf)
 static void give_up(gf_context *gf)
 {
     if (gf->control == NULL) return;
-    gf_control_state stands = gf_control_current_state(gf->control);
-    if ((stands == GF_CONTROL_LEAVES) || gf_control_is_final(gf->control)) return;
+    gf_control_state state = gf_control_current_state(gf->control);
+    if ((state == GF_CONTROL_LEAVES) || gf_control_is_final(gf->control)) return;
     struct gf_error error = gf->error;
     if (error.code == GF_OK) error.code = GF_ERR_ABORTED;
     if (error.text[0] == '\0')
@@ -158,7 +158,8 @@ gf_status gf_close(gf_context *gf)
     return ((status == GF_ERR_TIMEOUT) && (gf->error.code == GF_OK)) ? status : GF_OK;
 }
 
-/* It is had for exchange.patience_ns in one place, and no longer. */
+/* How long the others may wait for this rank from now on: exchange.timeout, but 0 once it has stayed
+ * at one position for exchange.patience. */
 static uint64_t patience_ns(gf_context *gf)
 {
     struct gf_polled *polled = &gf->polled;
@@ -173,9 +174,9 @@ static uint64_t patience_ns(gf_context *gf)
     if (here_ns > most_ns) {
         if (!polled->position_spent)
             gf_log_line(&gf->log, GF_LOG_WARN,
-                        "rank %u: gf_heartbeat() was called in one place for longer than "
-                        "exchange.patience (%.1f s): who waits for this rank gives up "
-                        "exchange.timeout after that",
+                        "rank %u: gf_heartbeat() was called at one position for longer "
+                        "than exchange.patience (%.1f s): a rank that waits for this one gives "
+                        "up exchange.timeout after that",
                         gf->rank, (double)most_ns * 1e-9);
         polled->position_spent = true;
         return 0;

@@ -58,9 +58,9 @@ static bool may_be_anothers(const gf_context *gf)
  * reported. */
 static void failing_begin(gf_context *gf, bool is_found)
 {
-    gf_control_state stands =
+    gf_control_state state =
         (gf->control != NULL) ? gf_control_current_state(gf->control) : GF_CONTROL_ENDED;
-    bool works = (stands == GF_CONTROL_WORKS) || (stands == GF_CONTROL_FAILED);
+    bool works = (state == GF_CONTROL_WORKS) || (state == GF_CONTROL_FAILED);
     bool is_late = (gf->change.state != GF_CHANGE_NONE) && gf->change.final;
     bool ends = !works || is_late || !may_be_anothers(gf);
     gf->failing.linked = !gf_joins(gf);

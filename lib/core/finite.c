@@ -24,7 +24,8 @@ void gf_finite_step(gf_context *gf)
     gf->finite.first_key = gf->finite.first_sum = GF_KEY_NONE;
 }
 
-/* It is in a gap between tensors: the appliance wrote where no tensor lies. */
+/* Puts the key of check's first value into *key_out if it is lower. buffer NULL: indices are of the
+ * pool. */
 static void first_put(const gf_context *gf, uint32_t rank, const struct gf_buffer *buffer,
                       const struct gf_check *check, uint64_t *key_out)
 {
@@ -40,6 +41,8 @@ static void first_put(const gf_context *gf, uint32_t rank, const struct gf_buffe
         last = buffer->last_tensor;
     }
     tensor = gf_pool_find(gf->tensors, first, last, sparse, check->bad_first);
+    /* none: the value is in a gap between tensors, where the appliance wrote though no tensor
+     * lies there */
     if (tensor == GF_TENSOR_NONE)
         tensor = 0;
     else

@@ -33,7 +33,7 @@ typedef enum gf_count { GF_COUNT_PACKED, GF_COUNT_SUMMED, GF_COUNT_SOURCES, GF_C
 void gf_finite_begin(gf_context *gf, uint32_t index);
 /* for element ops */
 struct gf_check *gf_finite_counter(const gf_context *gf, uint32_t index, gf_count which);
-/* On the host the same; on a device what came back (device_work.h). */
+/* On the host the same; on a device what came back (gf_device_counters_fetch(), lib/device/device.h). */
 struct gf_check *gf_finite_seen(const gf_context *gf, uint32_t index, gf_count which);
 
 void gf_finite_step(gf_context *gf); /* a step begins: none so far */

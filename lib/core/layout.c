@@ -85,7 +85,7 @@ struct gf_link_setup gf_layout_link(const struct gf_layout *layout, const struct
         .bind = config->rendezvous.bind,
         .ports = config->rendezvous.ports,
         .keepalive_ns = config->rendezvous.keepalive_ns,
-        .files_beside = hosts_coordinator(config) ? config->job.world : 0,
+        .control_files = hosts_coordinator(config) ? config->job.world : 0,
         .log = {config->log, config->log_user},
         .arg = layout->drivers.link_arg};
 }

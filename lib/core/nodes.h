@@ -12,7 +12,7 @@ struct gf_nodes {
     bool used;
 };
 
-/* Fills in this rank's table; then, once they are summed over all ranks, finds which ranks make up
+/* Fills in this rank's row of the table; then, once they are summed over all ranks, finds which ranks make up
  * which node. Where some rank does not share memory with its whole node, that is an error that
  * names it if hierarchy was asked for by name; auto does without hierarchy. */
 bool gf_nodes_wanted(const struct gf_config *config);

@@ -78,8 +78,8 @@ static void coll_set(gf_context *gf, struct gf_op *op)
         host_set(gf, op);
 }
 
-/* May an operation be taken? With L = GF_DIRECT_OPS_MAX, the flags of operation k lie in slot k mod
- * 2L of shared memory (direct_flags.c), and operation k + 2L writes there again. No peer may still
+/* May an operation be taken? With L = GF_DIRECT_OPS_MAX, operation k uses a row of
+ * flags in shared memory that operation k + 2L uses again (gf_direct_slots_at()). No peer may still
  * read them then. Therefore an operation waits while one that is L before it, or more, is under
  * way. A rank that takes k + 2L has ended k + L; for that each peer had begun k + L; and so each
  * peer had ended k, by the same rule. An operation of hierarchy takes two of these numbers, for a

@@ -51,8 +51,8 @@ struct gf_op_plan {
     gf_mem between;
     /* [elem_count] of it in host memory, for what leaves the node out of a device */
     gf_mem host;
-    bool
-        adder_checks; /* the rank that adds counts values that are not finite before it adds them */
+    /* the rank that adds counts values that are not finite before it adds them */
+    bool adder_checks;
     /* of a public request */
     struct gf_pending *request;
 };

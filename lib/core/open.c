@@ -120,7 +120,7 @@ static void data_addrs_set(const struct gf_layout *layout, struct gf_link_setup 
     struct gf_addr to = {.family = 0};
     if (gf_addr_parse(setup->address, true, &to))
         gf_devices_addrs(layout->config.link.devices, layout->local, to.family, setup->data_addrs,
-                         GF_DATA_PLACES_MAX);
+                         GF_DATA_ADDRS_MAX);
 }
 
 static gf_status link_open(const struct gf_layout *layout, void *state, gf_context *gf,

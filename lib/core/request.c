@@ -229,7 +229,7 @@ gf_status gf_barrier(gf_context *gf, struct gf_request *request)
     return post(gf, call, 0, 0, GF_TYPE_F32, request);
 }
 
-/* In the tag's place of the buffer, so that calls with other arguments do not meet: two that only
+/* The request's number, which stands in the tag where a buffer's does, so that calls with other arguments do not meet: two that only
  * differ in a type of the same size or in the root would otherwise end well with wrong values. Of
  * the root eight bits are in it. */
 static uint32_t pending_number(const struct gf_pending *pending)
@@ -339,7 +339,7 @@ static struct gf_pending *request_seek(gf_context *gf, const struct gf_request *
     return NULL;
 }
 
-/* Its place; NULL: what the call answers is in *status_out. */
+/* The entry of this request; NULL: what the call answers is in *status_out. */
 static inline struct gf_pending *request_enter(gf_context *gf, const struct gf_request *request,
                                                const char *call, gf_status *status_out)
 {
@@ -347,7 +347,7 @@ static inline struct gf_pending *request_enter(gf_context *gf, const struct gf_r
     return (pending != NULL) ? pending : request_seek(gf, request, call, status_out);
 }
 
-/* The answer frees the request's place. */
+/* An answer other than GF_AGAIN frees the request's entry. */
 static gf_status request_answer(gf_context *gf, const struct gf_pending *pending, gf_status status)
 {
     if (status != GF_AGAIN) pending_free(gf, pending);

@@ -41,11 +41,11 @@ struct gf_requests {
     gf_status (*reduce)(void *pending, gf_mem dst, gf_mem src, uint64_t elem_count);
 };
 
-/* Queues without looking at the phase (warm.c posts before the context is ready). GF_AGAIN: no
- * place is free. */
+/* Queues without looking at the phase (warm.c posts before the context is ready). GF_FULL: no entry is
+ * free, and nothing was queued. */
 gf_status gf_request_post(gf_context *gf, struct gf_call call, gf_mem data, uint64_t elem_count,
                           gf_type type, struct gf_request *request);
-/* Between steps: moves all requests; says how this one, a gf_pending, stands.
+/* Between steps: moves all requests; returns the state of this one, a gf_pending.
  * NULL: GF_AGAIN. */
 gf_status gf_request_progress(gf_context *gf, void *pending);
 bool gf_requests_idle(const gf_context *gf);

@@ -19,7 +19,6 @@
 
 #define STILL_NS UINT64_C(25000000)
 
-/* What runs once a step is made small. */
 void gf_buffers_order(gf_context *gf)
 {
     /* Two runs, each in backward order already (the sparse part, then the dense one): merge them by

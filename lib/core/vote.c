@@ -42,9 +42,10 @@ static void waiting_add(uint64_t *into, uint64_t from)
 }
 
 #define BIT(word) (1u << (word))
-#define HIGHEST (BIT(GF_VOTE_LAST) | BIT(GF_VOTE_STILL) | BIT(GF_VOTE_AHEAD))
-#define LOWEST \
-    (BIT(GF_VOTE_FIRST_BAD) | BIT(GF_VOTE_FIRST_SUM) | BIT(GF_VOTE_FIRST) | BIT(GF_VOTE_BEHIND))
+#define HIGHEST (BIT(GF_VOTE_LAST) | BIT(GF_VOTE_STILL) | BIT(GF_VOTE_STEP_HIGHEST))
+#define LOWEST                                                              \
+    (BIT(GF_VOTE_FIRST_BAD) | BIT(GF_VOTE_FIRST_SUM) | BIT(GF_VOTE_FIRST) | \
+     BIT(GF_VOTE_STEP_LOWEST))
 #define GF_VOTE_SAID_BIT 48u
 #define RANK_MASK ((1u << GF_VOTE_RANK_BITS) - 1)
 #define WAIT_MASK ((UINT64_C(1) << (64 - GF_VOTE_RANK_BITS)) - 1) /* 26 days */
@@ -109,7 +110,7 @@ static void values_log(gf_context *gf, const uint64_t *words)
                 (unsigned long long)location.elem, many);
 }
 
-/* Of as many ranks no sum of finite values leaves their range. */
+/* The largest power of two that keeps the sum of `world` finite values in range. */
 static double pre_scale_for(uint32_t world)
 {
     double scale = 1.0;
@@ -195,16 +196,16 @@ static void vote_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 
 gf_status gf_vote_check(gf_context *gf)
 {
-    const uint64_t behind = gf->vote[GF_VOTE_BEHIND] >> GF_VOTE_RANK_BITS;
-    const uint64_t ahead = gf->vote[GF_VOTE_AHEAD] >> GF_VOTE_RANK_BITS;
-    const uint32_t rank = (uint32_t)(gf->vote[GF_VOTE_BEHIND] & RANK_MASK);
-    const uint32_t other = (uint32_t)(gf->vote[GF_VOTE_AHEAD] & RANK_MASK);
+    const uint64_t lowest = gf->vote[GF_VOTE_STEP_LOWEST] >> GF_VOTE_RANK_BITS;
+    const uint64_t highest = gf->vote[GF_VOTE_STEP_HIGHEST] >> GF_VOTE_RANK_BITS;
+    const uint32_t rank = (uint32_t)(gf->vote[GF_VOTE_STEP_LOWEST] & RANK_MASK);
+    const uint32_t other = (uint32_t)(gf->vote[GF_VOTE_STEP_HIGHEST] & RANK_MASK);
     /* steps count from 1: 0 is of a simulation that leaves the data out */
-    if ((behind == ahead) || (behind == 0)) return GF_OK;
+    if ((lowest == highest) || (lowest == 0)) return GF_OK;
     return gf_fail(
         gf, GF_ERR_MISMATCH, GF_OPERATION_STEP, rank, GF_TENSOR_NONE,
         "rank %u is in step %llu, and rank %u in step %llu: all ranks must load one save", rank,
-        (unsigned long long)behind, other, (unsigned long long)ahead);
+        (unsigned long long)lowest, other, (unsigned long long)highest);
 }
 
 static const struct gf_op_kind vote_kind = {.done = vote_done};
@@ -225,8 +226,8 @@ static void words_put(gf_context *gf)
     words[GF_VOTE_LAST] = (words[GF_VOTE_FIRST] << GF_VOTE_RANK_BITS) | gf->rank;
     words[GF_VOTE_STILL] = ((gf->polled.still_ns & WAIT_MASK) << GF_VOTE_RANK_BITS) | gf->rank;
     gf->polled.still_ns = 0;
-    words[GF_VOTE_BEHIND] = (gf->step.number << GF_VOTE_RANK_BITS) | gf->rank;
-    words[GF_VOTE_AHEAD] = words[GF_VOTE_BEHIND];
+    words[GF_VOTE_STEP_LOWEST] = (gf->step.number << GF_VOTE_RANK_BITS) | gf->rank;
+    words[GF_VOTE_STEP_HIGHEST] = words[GF_VOTE_STEP_LOWEST];
     memcpy(&words[GF_VOTE_METRIC], gf->step.metrics, sizeof gf->step.metrics);
 }
 

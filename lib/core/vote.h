@@ -24,8 +24,8 @@ enum {
     /* how long a rank did not poll though it had nothing to compute, above the rank (highest) */
     GF_VOTE_STILL,
     /* the step that a rank is in, in the bits above the rank (lowest, highest) */
-    GF_VOTE_BEHIND,
-    GF_VOTE_AHEAD,
+    GF_VOTE_STEP_LOWEST,
+    GF_VOTE_STEP_HIGHEST,
     GF_VOTE_METRIC, /* [GF_METRICS] gf_step_metric(), each a double (sum) */
     GF_VOTE_WORDS = GF_VOTE_METRIC + GF_METRICS
 };

@@ -69,8 +69,8 @@ struct gf_pool_parts gf_device_lay(gf_context *gf, const struct gf_layout *layou
     return parts.pools;
 }
 
-/* Direct needs no link. Whether a link that may reach
- * device memory does, only its open() finds out: what that takes is taken either way. */
+/* Direct needs no link. Only the link's open() finds out whether it reaches device memory, so the
+ * memory that this takes is laid out in both cases. */
 bool gf_device_may_reach(const struct gf_layout *layout)
 {
     const struct gf_link_driver *driver = gf_link_whole(&layout->drivers);

@@ -120,7 +120,7 @@ gf_status gf_coll_post(struct gf_coll *coll, uint32_t msg, uint32_t peer, uint64
     slot->active = status == GF_OK;
     if (status < 0) coll->waits_for = slot->peer;
     if (slot->active && is_send) coll->bytes_done += bytes;
-    return (status == GF_FULL) ? GF_AGAIN : status; /* at the next turn */
+    return (status == GF_FULL) ? GF_AGAIN : status; /* in the next poll */
 }
 
 gf_status gf_coll_test(struct gf_coll *coll, uint32_t msg)

@@ -104,7 +104,7 @@ gf_status gf_flow_start(struct gf_coll *coll)
     flow_seek(coll, &flow->sent, true);
     flow_seek(coll, &flow->recvd, false);
     flow->send_done = flow->sent;
-    flow->recv_done = flow->reduced = flow->marked = flow->recvd;
+    flow->recv_done = flow->reduced = flow->recorded = flow->recvd;
     return GF_OK;
 }
 
@@ -216,9 +216,9 @@ gf_status gf_flow_async(struct gf_coll *coll, uint64_t now_ns)
     const struct gf_gpu_driver *driver = coll->queue->gpu->driver;
     struct gf_flow *flow = coll->own.flow;
     gf_status status;
-    if (flow->marked.count > flow->recv_done.count) {
+    if (flow->recorded.count > flow->recv_done.count) {
         if ((status = driver->event_query(coll->queue->gpu, coll->event)) != GF_OK) return status;
-        flow->recv_done = flow->marked;
+        flow->recv_done = flow->recorded;
         coll->moved_ns = now_ns;
     }
     if (flow->recv_done.count >= flow->last_reduce) {
@@ -226,7 +226,7 @@ gf_status gf_flow_async(struct gf_coll *coll, uint64_t now_ns)
         return GF_OK;
     }
     if ((status = driver->event_record(coll->queue, coll->event)) < 0) return status;
-    flow->marked = flow->reduced;
+    flow->recorded = flow->reduced;
     return GF_AGAIN;
 }
 
@@ -284,7 +284,7 @@ gf_status gf_flow_progress(struct gf_coll *coll, uint64_t now_ns)
     if (status >= 0) status = flow_post(coll, true, now_ns);
     if (status < 0) return status;
     coll->waits_for = flow_waits_for(coll);
-    coll->awaits_device = flow->marked.count > flow->recv_done.count;
+    coll->awaits_device = flow->recorded.count > flow->recv_done.count;
     if ((flow->send_done.round < flow->round_count) || (flow->recv_done.round < flow->round_count))
         return GF_AGAIN;
     return GF_OK;

@@ -60,8 +60,9 @@ struct gf_flow {
     struct gf_round known;
     struct gf_round before;
     uint64_t slice_elems;
-    uint64_t round_slices; /* of the longest round: moves are round * round_slices + slice */
-    size_t slot_bytes;     /* of staging, a slot a receive */
+    uint64_t
+        round_slices; /* of the longest round: a message's number is round * round_slices + slice */
+    size_t slot_bytes; /* of staging, a slot a receive */
     struct gf_flow_at sent;
     struct gf_flow_at send_done;
     struct gf_flow_at recvd;
@@ -69,10 +70,11 @@ struct gf_flow {
     /* gf_flow_there(). UINT32_MAX, from start on: all is there. */
     uint32_t there_round;
     uint64_t there_elems;
-    /* Where reductions are asynchronous, between recv_done and recvd: all before `reduced` is given
-     * to the device, all before `marked` is done once its event is reached. */
+    /* Where reductions are asynchronous, between recv_done and recvd: all before `reduced` have
+     * been given to the device; all before `recorded` are done once the event that was recorded
+     * after them is reached. */
     struct gf_flow_at reduced;
-    struct gf_flow_at marked;
+    struct gf_flow_at recorded;
     uint64_t last_reduce; /* messages up to the last one that was reduced */
 };
 

@@ -12,12 +12,12 @@ static void tree_round(const struct gf_coll *coll, uint32_t number, struct gf_ro
     uint32_t ups = (coll->plan.collective == GF_COLL_BROADCAST) ? 0 : levels;
     bool is_up = number < ups;
     uint32_t level = is_up ? number : levels - 1 - (number - ups);
-    uint32_t near = 1u << level;
-    uint32_t low_bits = rank & (2 * near - 1);
-    bool has_parent = low_bits == near;
-    bool has_child = (low_bits == 0) && (rank + near < coll->size);
-    uint32_t parent = (rank - near + root) % coll->size;
-    uint32_t child = (rank + near + root) % coll->size;
+    uint32_t distance = 1u << level;
+    uint32_t low_bits = rank & (2 * distance - 1);
+    bool has_parent = low_bits == distance;
+    bool has_child = (low_bits == 0) && (rank + distance < coll->size);
+    uint32_t parent = (rank - distance + root) % coll->size;
+    uint32_t child = (rank + distance + root) % coll->size;
 
     round_out->send.peer = is_up ? parent : child;
     round_out->send.count = (is_up ? has_parent : has_child) ? coll->plan.elem_count : 0;

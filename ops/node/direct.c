@@ -249,12 +249,12 @@ static gf_status work(struct gf_coll *coll, uint64_t round)
  *     WORK        this rank's range of round s - 1; there is none after the last barrier
  *
  * Rounds s and s - 2 share a half: what is copied in was copied out before. */
-static enum direct_state behind_wait(const struct gf_direct_state *direct)
+static enum direct_state after_wait(const struct gf_direct_state *direct)
 {
     return (direct->staged && (direct->barriers >= 2)) ? DIRECT_COPY_OUT : DIRECT_WORK;
 }
 
-static enum direct_state behind_work(const struct gf_direct_state *direct)
+static enum direct_state after_work(const struct gf_direct_state *direct)
 {
     bool copies = direct->staged && (direct->barriers < direct->rounds);
     return copies ? DIRECT_COPY_IN : DIRECT_SIGNAL;
@@ -286,7 +286,7 @@ static gf_status rounds_progress(struct gf_coll *coll, uint64_t now_ns)
             if (status != GF_OK) return status;
             if (coll->own.direct->meets && !direct->any_staged) return GF_OK;
             if (direct->barriers == 1) rounds_set(coll);
-            direct->state = behind_wait(direct);
+            direct->state = after_wait(direct);
             break;
         case DIRECT_COPY_OUT:
             status = round_copy(coll, direct->barriers - 2, false);
@@ -301,7 +301,7 @@ static gf_status rounds_progress(struct gf_coll *coll, uint64_t now_ns)
             coll->moved_ns = now_ns;
             if (status == GF_AGAIN) return GF_AGAIN;
             direct->done = 0;
-            direct->state = behind_work(direct);
+            direct->state = after_work(direct);
             break;
         }
     }

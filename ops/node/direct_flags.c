@@ -44,10 +44,10 @@ void gf_direct_begin(struct gf_coll *coll)
     const struct gf_direct *own = coll->own.direct;
     struct gf_direct_state *direct = gf_direct_of(coll);
     bool small = (coll->async == NULL) && (coll->bytes <= own->small_bytes);
-    uint64_t way = (small ? KIND_SMALL : 0) | ((own->exported != NULL) ? KIND_EXPORTED : 0) |
-                   ((coll->plan.reduce != NULL) ? KIND_REDUCE : 0);
+    uint64_t mode = (small ? KIND_SMALL : 0) | ((own->exported != NULL) ? KIND_EXPORTED : 0) |
+                    ((coll->plan.reduce != NULL) ? KIND_REDUCE : 0);
     uint64_t kind =
-        way | ((uint64_t)coll->plan.collective << KIND_COLLECTIVE_BIT) | (uint64_t)coll->plan.type;
+        mode | ((uint64_t)coll->plan.collective << KIND_COLLECTIVE_BIT) | (uint64_t)coll->plan.type;
     direct->slots_at = gf_direct_slots_at(own, own->order);
     uint64_t which = (coll->plan.reduce != NULL) ? coll->plan.reduce_number : coll->plan.root;
     direct->what = ((which << WHICH_BIT) ^ (kind << KIND_BIT)) + coll->plan.elem_count;
