@@ -61,6 +61,9 @@ struct gf_context {
         gf_mem base;   /* the arena; 0 on the host */
         gf_mem canary; /* a word of it that others read in order to know it (ipc.c) */
         uint64_t bytes;
+        /* in the exchange region: the only host memory that a norm is read through, because the
+         * pack buffer may hold a request that is under way */
+        gf_mem squares;
         float *uuids; /* [world * GF_UUID_WORDS] of all ranks' devices (uuid.c) */
     } device;
     struct gf_ipc ipc; /* where all ranks reach each other's device memory */

@@ -582,8 +582,9 @@ void gf_abort(gf_context *gf);
  * not been interrupted. From m ranks to n the run resumes with what is common: rank r below m loads
  * what rank r saved; a rank from m on loads any one of them and begins with an empty history. What
  * waited in the histories of ranks from n on is dropped, and rank 0 logs how many values that are.
- * All ranks must load one save. With average ranks histories are multiplied by n/m, as their sum
- * will be divided by n; with sum and samples they stay: right where the global batch stays. */
+ * All ranks must load one save. With average ranks histories and local momentum are multiplied by
+ * n/m, as their sum will be divided by n; with sum and samples they stay: right where the global
+ * batch stays. */
 
 /* The size of a saved state; it does not change while the context is open.
  * Valid: always. Returns 0 where there is no open context. */
@@ -623,7 +624,9 @@ gf_status gf_state_load(gf_context *gf, const void *data, uint64_t bytes);
  *   - weights, momentum, state_extra, selection, loss scale and gf_steps() are one rank's: the
  *     lowest of those that have the most steps and, if any of them has, have applied the last one.
  *     Where no rank lags or came in, each keeps its own. Histories are each rank's own, empty on
- *     those that came in. A step that nobody had updated is void.
+ *     those that came in; with average ranks they and local momentum are multiplied by the new
+ *     number of ranks over the old one, as gf_state_load() does. A step that nobody had updated is
+ *     void.
  * More deaths on the way end nothing: the regroup begins anew by itself.
  * Of ranks that the others go on without, two kinds are told apart. One that was silent (stopped,
  * or its host without a network) waits to come in again, inside the same poll or wait, and then has
@@ -647,7 +650,7 @@ uint32_t gf_joiners(const gf_context *gf);
 gf_status gf_regroup_begin(gf_context *gf);
 
 /* Moves the regroup. The poll that makes the link anew takes what the pages of the exchange region
- * take.
+ * take, and with average ranks the one that ends it what a pass over the history takes.
  * Valid: after gf_regroup_begin().
  * Returns GF_AGAIN until the generation has begun, GF_OK then. Each error is final: another
  * gf_regroup_begin() is GF_ERR_STATE, and gf_close() is next. GF_ERR_PEER: the others went on

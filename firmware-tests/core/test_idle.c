@@ -236,6 +236,24 @@ int sched_getcpu(void)
     return (core_unknown || (syscall(SYS_getcpu, &core, NULL, NULL) != 0)) ? -1 : (int)core;
 }
 
+/* A link that has failed has no events to arm for: its arm() is false until it is reset, and would
+ * have the rank spin until the finding is here. */
+TEST(a_failing_rank_whose_link_failed_sleeps_until_the_control_channel_wakes_it)
+{
+    assert_int_equal(pipe(pipe_ends), 0);
+    struct gf_link link = {.driver = &link_driver, .wake_fd = pipe_ends[0]};
+    for (uint32_t failed = 0; failed < 2; failed++) {
+        uint32_t turns = 0;
+        gf_context *gf = waiter(&link);
+        gf->phase = GF_PHASE_FAILING;
+        link.failed = (failed != 0) ? GF_ERR_LINK : GF_OK;
+        assert_int_equal(gf_wait(gf, third, &turns), GF_OK);
+        assert_int_equal(arms, (failed != 0) ? 0 : 2);
+    }
+    (void)close(pipe_ends[0]);
+    (void)close(pipe_ends[1]);
+}
+
 /* Between a failure and the next generation nobody polls the link: what it has to say would keep a
  * rank from sleeping. Nor does a flag wake it: an operation that was under way when its peer died
  * moves no more. */

@@ -28,6 +28,8 @@ static uint32_t ranks, second; /* second dies while weights are copied, .. */
 static uint64_t copied_us;     /* .. so long after that began; 0: it lives */
 static uint64_t copy_ns, caught_again;
 
+static gf_average average;
+
 static struct world_setup setup_make(void)
 {
     struct world_setup setup = {.world = ranks,
@@ -44,6 +46,7 @@ static struct world_setup setup_make(void)
     setup.config.optimizer.kind = GF_OPTIMIZER_SGD;
     setup.config.rendezvous.join_timeout_ns = 8000000 * US;
     setup.config.exchange.slice_bytes = 4096;
+    setup.config.exchange.average = average;
     setup.config.sparse.enabled = true;
     setup.config.sparse.chunk_elems = 500;
     setup.config.sparse.keep_share = 0.3f;
@@ -70,6 +73,9 @@ static void expect_whole(struct world *w, uint32_t rank)
     const gf_context *gf = w->ranks[rank].gf;
     const gf_context *lead = NULL; /* has seen the end of the step */
     const float *before = jobs[rank].before;
+    /* a mean is divided by the ranks of now: what waits counts as among those of then */
+    const float factor =
+        (average == GF_AVERAGE_RANKS) ? (float)((double)gf_world(gf) / (double)ranks) : 1.0f;
     for (uint32_t other = 0; other < ranks; other++)
         if (gf_sim_runs(w->sim, other) && !jobs[other].behind) lead = w->ranks[other].gf;
     if (gf_steps(gf) != cut_step) lead = NULL;
@@ -77,6 +83,7 @@ static void expect_whole(struct world *w, uint32_t rank)
     for (uint64_t e = 0; e < ELEMS; e++) {
         bool sent = (lead != NULL) && was_sent(lead, e), has = (lead != NULL) && !jobs[rank].behind;
         float expected = sent ? 0.0f : has ? before[e] + world_value(rank, 0, e) : before[e];
+        expected *= factor;
         if (history(gf)[e] != expected)
             fail_msg("rank %u, %u us into the commit: history[%u] is %g, expected %g (before %g)",
                      rank, (unsigned)late_us, (unsigned)e, (double)history(gf)[e], (double)expected,
@@ -196,6 +203,19 @@ TEST(histories_have_all_of_a_step_or_nothing)
     early = false;
     assert_true(caught > 20);
     assert_true(most <= 1024 + 500); /* a slice, and what is left of a chunk */
+}
+
+TEST(what_waits_for_a_mean_over_ranks_counts_in_fewer_ranks_as_it_did_before)
+{
+    warmup = copied_us = 0;
+    caught = 0;
+    ranks = 3;
+    average = GF_AVERAGE_RANKS;
+    cut_step = 4;
+    for (victim = 0; victim < ranks; victim++)
+        for (late_us = 0; late_us < 400; late_us += 46) play();
+    average = GF_AVERAGE_SUM;
+    assert_true(caught > 2);
 }
 
 /* The last dense step gives the norms by which the first chunks are chosen. */

@@ -214,6 +214,71 @@ TEST(a_norm_of_more_tensors_than_the_pool_has_elements_is_that_of_the_host)
     assert_true((norms[0] > 0) && (norms[0] == norms[1]));
 }
 
+/* A loss that travels while gradients are clipped passes through the pack buffer in host memory. */
+struct loss {
+    struct gf_request of[STATE_RANKS_MAX];
+    float norm;       /* of the first step */
+    uint32_t norm_at; /* before this poll of the loss, or after it has come */
+};
+
+static gf_status loss_progress(struct world *w, uint32_t rank, void *arg)
+{
+    struct loss *loss = arg;
+    gf_context *gf = w->ranks[rank].gf;
+    const uint32_t poll = w->ranks[rank].next++;
+    if (poll == 0)
+        assert_int_equal(gf_allreduce(gf, gf_weight(gf, 1), state_tensors[1].elem_count,
+                                      GF_TYPE_F32, &loss->of[rank]),
+                         GF_OK);
+    if (poll == loss->norm_at) assert_int_equal(gf_gradient_norm(gf, NULL, NULL), GF_OK);
+    return gf_request_poll(gf, &loss->of[rank]);
+}
+
+static void loss_begin(struct world *w)
+{
+    for (uint32_t rank = 0; rank < w->world; rank++) {
+        float *loss = (float *)(uintptr_t)gf_weight(w->ranks[rank].gf, 1);
+        world_drain(w, rank);
+        for (uint64_t i = 0; i < state_tensors[1].elem_count; i++)
+            loss[i] = (float)(rank + 1) * (float)(i % 7 + 1);
+    }
+}
+
+static void loss_expect(struct world *w, struct loss *loss)
+{
+    const float ranks = (float)(w->world * (w->world + 1) / 2);
+    for (uint32_t rank = 0; rank < w->world; rank++) {
+        const float *sum = (const float *)(uintptr_t)gf_weight(w->ranks[rank].gf, 1);
+        float norm;
+        world_drain(w, rank);
+        for (uint64_t i = 0; i < state_tensors[1].elem_count; i++)
+            if (sum[i] != ranks * (float)(i % 7 + 1))
+                fail_msg("norm before poll %u: loss[%u] of rank %u is %g", loss->norm_at,
+                         (unsigned)i, rank, (double)sum[i]);
+        assert_int_equal(gf_gradient_norm(w->ranks[rank].gf, &norm, NULL), GF_OK);
+        if (loss->norm == 0) loss->norm = norm;
+        assert_true((norm > 0) && (norm == loss->norm));
+    }
+}
+
+TEST(a_norm_while_a_loss_travels_changes_no_sum)
+{
+    const struct world_setup setup = setup_on(&state_runs[0], &late_gpu);
+    const struct world_step step = {.order = WORLD_FORWARD};
+    struct loss loss = {.norm = 0};
+    WORLD_OPEN(w, &setup);
+    state_weights_begin(&w);
+    for (loss.norm_at = 0; loss.norm_at < 60; loss.norm_at++) {
+        world_step_ok(&w, &step);
+        loss_begin(&w);
+        world_run(&w, loss_progress, &loss);
+        world_expect(&w, GF_OK);
+        loss_expect(&w, &loss);
+        for (uint32_t rank = 0; rank < w.world; rank++)
+            assert_int_equal(gf_update(w.ranks[rank].gf, 0.0625f), GF_OK);
+    }
+}
+
 /* ---- what the link is given ---- */
 
 #define ALL_RANKS UINT64_MAX

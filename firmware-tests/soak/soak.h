@@ -196,6 +196,7 @@ struct soak_model {
     /* the same, of all terms that went into them, whatever has cancelled since */
     double *history_size, *local_size;
     float *kept, *kept_local; /* the same, bit by bit as the rank had it behind its newest step */
+    uint32_t *kept_world;     /* [ids]; of how many ranks that step was */
     /* [elem_count]; sum and size: of what the step sent */
     double *weight, *momentum, *moment2, *applied, *sum, *size;
 };

@@ -20,6 +20,7 @@ void soak_model_keep(struct soak_model *model, const gf_context *gf)
     uint64_t row = gf_first_rank(gf) * model->elem_count;
     uint64_t bytes = gf->sparse.elem_count * sizeof(float);
     if (bytes == 0) return;
+    model->kept_world[gf_first_rank(gf)] = gf_world(gf);
     memcpy(model->kept + row, (const void *)(uintptr_t)gf->sparse.history, bytes);
     if (gf->optimizer.momentum != 0)
         memcpy(model->kept_local + row, (const void *)(uintptr_t)gf->optimizer.momentum, bytes);
@@ -27,14 +28,25 @@ void soak_model_keep(struct soak_model *model, const gf_context *gf)
 
 /* ---- what is a rank's own ---- */
 
+/* What waits counts as in the step that computed it, however many ranks there are now. */
+static float world_factor(const struct soak_model *model, const gf_context *gf)
+{
+    const uint32_t was = model->kept_world[gf_first_rank(gf)];
+    const bool divides = gf->config.exchange.average == GF_AVERAGE_RANKS;
+    return (divides && (was != 0)) ? (float)((double)gf_world(gf) / (double)was) : 1.0f;
+}
+
 static void own_take(struct soak_model *model, const gf_context *gf, bool behind, bool joiner,
                      bool loose)
 {
     uint64_t row = gf_first_rank(gf) * model->elem_count;
     const float *history = (const float *)(uintptr_t)gf->sparse.history;
     const float *local = (const float *)(uintptr_t)gf->optimizer.momentum;
+    const float factor = world_factor(model, gf);
+    if (factor != 1.0f) model->exact = false; /* nor is it whole numbers any more */
     for (uint64_t e = 0; e < gf->sparse.elem_count; e++) {
-        float kept = joiner ? 0.0f : model->kept[row + e];
+        float kept = joiner ? 0.0f : model->kept[row + e] * factor;
+        float kept_local = model->kept_local[row + e] * factor;
         /* What it had sent in a step that others have ended is applied there. */
         if (!loose && (history[e] != kept) && (!behind || (history[e] != 0.0f)))
             soak_step_fail(gf, gf_steps(gf), "behind a shrink history[%u] is %.9g, was %.9g",
@@ -42,9 +54,9 @@ static void own_take(struct soak_model *model, const gf_context *gf, bool behind
         model->history[row + e] = (double)history[e];
         model->history_size[row + e] = fmax(model->history_size[row + e], fabs((double)history[e]));
         if ((local == NULL) || !gf->sparse.local_begun) continue;
-        if (!behind && !joiner && !loose && (local[e] != model->kept_local[row + e]))
+        if (!behind && !joiner && !loose && (local[e] != kept_local))
             soak_step_fail(gf, gf_steps(gf), "behind a shrink u[%u] is %.9g, was %.9g", (unsigned)e,
-                           (double)local[e], (double)model->kept_local[row + e]);
+                           (double)local[e], (double)kept_local);
         model->local[row + e] = (double)local[e];
         model->local_size[row + e] = fmax(model->local_size[row + e], fabs((double)local[e]));
     }

@@ -35,6 +35,7 @@ void soak_model_close(struct soak_model *model)
     for (size_t i = 0; i < LENGTH(arrays); i++) free(arrays[i]);
     free(model->kept);
     free(model->kept_local);
+    free(model->kept_world);
 }
 
 void soak_model_begin(struct soak_model *model, gf_context *gf)
@@ -55,6 +56,8 @@ void soak_model_begin(struct soak_model *model, gf_context *gf)
         model->size = zeroes(count);
         model->kept = calloc(ids * count + 1, sizeof *model->kept);
         model->kept_local = calloc(ids * count + 1, sizeof *model->kept_local);
+        model->kept_world = calloc(ids, sizeof *model->kept_world);
+        assert_true(model->kept_world != NULL);
         assert_true((model->kept != NULL) && (model->kept_local != NULL));
         model->scale = gf_loss_scale(gf);
         model->members = (1u << world) - 1;

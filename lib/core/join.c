@@ -186,6 +186,7 @@ static void odd_tensors_log(gf_context *gf)
 static void opened(gf_context *gf)
 {
     gf->phase = GF_PHASE_READY;
+    gf->sparse.world = gf->world;
     gf->together_ns = gf_now(gf);
     gf->opening.wire_base = gf->link->sent_bytes;
     gf->opening.message_base = gf->link->sent_messages;

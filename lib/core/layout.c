@@ -254,6 +254,7 @@ struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout, uint
         (config->exchange.buffers_active + UINT64_C(2)) * GF_COUNTS * sizeof(struct gf_check);
     uint64_t gradient_bytes = layout->on_device ? 0 : layout->pool.gradient_bytes;
     uint64_t list_bytes = layout->on_device ? layout->chunk_count * sizeof(uint32_t) : 0;
+    uint64_t squares_bytes = layout->on_device ? GF_SQUARES_READ * sizeof(double) : 0;
     struct gf_arena region = {0};
     struct gf_exchange_parts at;
 
@@ -263,6 +264,7 @@ struct gf_exchange_parts gf_layout_exchange(const struct gf_layout *layout, uint
     at.seen = offset_take(&region, checks_bytes);
     at.lists = offset_take(&region, list_bytes);
     at.vote = offset_take(&region, gf_vote_words(layout->chunk_count) * sizeof(uint64_t));
+    at.squares = offset_take(&region, squares_bytes);
     at.user = offset_take_bulk(&region, config->exchange.user_bytes);
     at.staging = offset_take_bulk(&region, gf_layout_staging_bytes(layout));
     *bytes_out = region.used_bytes;

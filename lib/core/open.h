@@ -46,13 +46,16 @@ gf_status gf_join_progress(gf_context *gf, uint64_t now_ns);
 /* The context failed before it could reach anybody: it holds nothing but its error. */
 gf_status gf_open_fail(gf_context *gf, gf_status status, const struct gf_fault *fault);
 /* Offsets in the exchange region. */
+/* Squares of tensors that a device brings to the host at a time (lib/optimizer/clip.c). */
+#define GF_SQUARES_READ 64u
 struct gf_exchange_parts {
     /* and small data of direct, in all worlds that it serves; at the same offset on all ranks */
     uint64_t flags;
     uint64_t gradient, pack_host, user, staging;
-    uint64_t lists; /* uint32_t[] */
-    uint64_t seen;  /* struct gf_check[] */
-    uint64_t vote;  /* uint64_t[] */
+    uint64_t lists;   /* uint32_t[] */
+    uint64_t seen;    /* struct gf_check[] */
+    uint64_t vote;    /* uint64_t[] */
+    uint64_t squares; /* double[GF_SQUARES_READ], on a device only */
 };
 /* relink.c. All addresses in the region, as the link has it now. */
 void gf_exchange_lay(gf_context *gf);

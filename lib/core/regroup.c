@@ -267,7 +267,9 @@ gf_status gf_change_progress(gf_context *gf, void *arg)
             change->state = GF_CHANGE_SYNC;
         break;
     case GF_CHANGE_SYNC:
-        if ((gf->error.code != GF_OK) || (gf_common_state_progress(gf) != GF_OK)) break;
+        if ((gf->error.code != GF_OK) || (gf_common_state_progress(gf) != GF_OK) ||
+            (gf_sparse_world_set(gf) < 0))
+            break;
         begun(gf);
         return GF_OK;
     case GF_CHANGE_NONE:

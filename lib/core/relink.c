@@ -17,6 +17,7 @@ void gf_exchange_lay(gf_context *gf)
     gf->region.user = region + at->user;
     gf->region.user_used = 0;
     gf->pack_host = region + at->pack_host;
+    gf->device.squares = region + at->squares;
     gf->finite.seen = (struct gf_check *)(void *)(base + at->seen);
     if (!gf->on_device) {
         gf->gradient = region + at->gradient;

@@ -251,7 +251,7 @@ static void request_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 static const struct gf_op_kind request_kind = {.done = request_done};
 
 /* pack_host holds one staged request at a time. */
-static bool pack_host_is_taken(const gf_context *gf)
+bool gf_requests_use_pack_host(const gf_context *gf)
 {
     for (uint32_t left = gf->requests.used; left != 0; left &= left - 1) {
         const struct gf_pending *pending = &gf->requests.of[__builtin_ctz(left)];
@@ -304,7 +304,7 @@ static void requests_start(gf_context *gf)
 {
     for (; gf->requests.started < gf->requests.posted; gf->requests.started++) {
         struct gf_pending *next = gf->requests.queue[gf->requests.started % GF_REQUESTS_MAX];
-        if (next->staged && pack_host_is_taken(gf)) return;
+        if (next->staged && gf_requests_use_pack_host(gf)) return;
         if (!request_start(gf, next, gf->requests.started + 1)) return;
         next->state = GF_REQUEST_RUNNING;
     }

@@ -49,6 +49,8 @@ gf_status gf_request_post(gf_context *gf, struct gf_call call, gf_mem data, uint
  * NULL: GF_AGAIN. */
 gf_status gf_request_progress(gf_context *gf, void *pending);
 bool gf_requests_idle(const gf_context *gf);
+/* A staged one runs. */
+bool gf_requests_use_pack_host(const gf_context *gf);
 gf_operation gf_requests_doing(const gf_context *gf); /* one under way; GF_OPERATION_NONE */
 /* none is left; `posted` counts those so far */
 void gf_requests_reset(gf_context *gf, uint64_t posted);

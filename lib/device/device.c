@@ -95,12 +95,13 @@ static gf_status finished_wait(gf_context *gf)
     return (status < 0) ? gf_device_failed(gf, GF_OPERATION_STATE) : GF_OK;
 }
 
-/* Copies pass through the pack buffer in host memory. */
+/* Copies pass through the pack buffer in host memory, which a request on device memory uses, too. */
 gf_status gf_device_copy(gf_context *gf, gf_mem pool, gf_mem host, uint64_t bytes, bool writes)
 {
     uint64_t most = gf_device_pack_host_bytes(&gf->pool);
     void *pack = (void *)(uintptr_t)gf->pack_host;
     gf_status status;
+    GF_ASSERT(!gf_requests_use_pack_host(gf));
     for (uint64_t done = 0, count; done < bytes; done += count) {
         count = (bytes - done < most) ? bytes - done : most;
         if (writes) memcpy(pack, (const void *)(uintptr_t)(host + done), count);
@@ -111,6 +112,18 @@ gf_status gf_device_copy(gf_context *gf, gf_mem pool, gf_mem host, uint64_t byte
         if ((status = finished_wait(gf)) < 0) return status;
         if (!writes) memcpy((void *)(uintptr_t)(host + done), pack, count);
     }
+    return GF_OK;
+}
+
+gf_status gf_device_squares_read(gf_context *gf, double *squares_out, gf_mem from, uint32_t count)
+{
+    const uint64_t bytes = count * sizeof *squares_out;
+    gf_status status;
+    GF_ASSERT(count <= GF_SQUARES_READ);
+    if (gf->gpu->driver->copy(&gf->queue, gf->device.squares, from, bytes) < 0)
+        return gf_device_failed(gf, GF_OPERATION_STATE);
+    if ((status = finished_wait(gf)) < 0) return status;
+    memcpy(squares_out, (const void *)(uintptr_t)gf->device.squares, bytes);
     return GF_OK;
 }
 

@@ -18,8 +18,12 @@ struct gf_pool_parts gf_device_lay(gf_context *gf, const struct gf_layout *layou
 /* Of an operation whose data lies there: what depends on that (op.c). */
 void gf_device_op_set(gf_context *gf, struct gf_op *op);
 /* To a pool, or from there, from and to any memory of this process. May block until the device has
- * copied, up to exchange.timeout. */
+ * copied, up to exchange.timeout. No request on device memory runs. */
 gf_status gf_device_copy(gf_context *gf, gf_mem pool, gf_mem host, uint64_t bytes, bool writes);
+
+/* At most GF_SQUARES_READ squares of tensors. Requests may be under way: no other host memory is
+ * used. May block as gf_device_copy() may. */
+gf_status gf_device_squares_read(gf_context *gf, double *squares_out, gf_mem from, uint32_t count);
 
 /* ---- work.c: an error's text is in the driver's fault ---- */
 /* the exchange region; counters (finite.h) are at none */

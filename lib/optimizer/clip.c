@@ -8,6 +8,7 @@
  * all ranks drop the step here, after the vote: each has the same bits, so none has to ask. */
 #include <float.h>
 #include <math.h>
+#include <string.h>
 
 #include "lib/device/device.h"
 #include "lib/core/accessors.h"
@@ -16,7 +17,6 @@
 #include "drivers/base/arithmetic.h"
 
 #define CLIP_EPSILON 1e-6 /* of torch.nn.utils.clip_grad_norm_ */
-#define SQUARES 64u       /* are brought to the host at a time */
 
 static gf_status squares_add(gf_context *gf)
 {
@@ -37,17 +37,24 @@ static gf_status squares_add(gf_context *gf)
     return gf_update_status(gf, status);
 }
 
+static gf_status squares_read(gf_context *gf, double *squares_out, uint32_t tensor, uint32_t count)
+{
+    gf_mem from = gf_gradient_square(gf, tensor);
+    if (gf->on_device) return gf_device_squares_read(gf, squares_out, from, count);
+    memcpy(squares_out, (const void *)(uintptr_t)from, count * sizeof *squares_out);
+    return GF_OK;
+}
+
 /* Of all averaged gradients. */
 static gf_status square_make(gf_context *gf, double *sum_out)
 {
     double sum = 0.0;
-    /* no element: no pool to read through */
-    uint32_t tensors = (gf->pool.elem_count > 0) ? gf->tensor_count : 0;
+    uint32_t tensors = gf->tensor_count;
     gf_status status = squares_add(gf);
     for (uint32_t i = 0, count; (status == GF_OK) && (i < tensors); i += count) {
-        double squares[SQUARES];
-        count = (tensors - i < SQUARES) ? tensors - i : SQUARES;
-        status = gf_pool_read(gf, squares, gf_gradient_square(gf, i), count * sizeof squares[0]);
+        double squares[GF_SQUARES_READ];
+        count = (tensors - i < GF_SQUARES_READ) ? tensors - i : GF_SQUARES_READ;
+        status = squares_read(gf, squares, i, count);
         for (uint32_t s = 0; (status == GF_OK) && (s < count); s++) {
             bool keeps = gf_keeps_scale(gf, (gf_type)gf->tensors[i + s].type);
             double scale = keeps ? (double)gf->step.gradient_scale : 1.0;

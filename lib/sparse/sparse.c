@@ -2,6 +2,7 @@
  * these chunks after it. What is computed for them is in sparse_pack.c, sparse_score.c and
  * sparse_commit.c. */
 #include "lib/context.h"
+#include "lib/core/device_work.h"
 #include "lib/core/layout.h"
 #include "lib/settings/settings.h"
 #include "ops/element_args.h"
@@ -243,4 +244,37 @@ gf_status gf_sparse_update(gf_context *gf, float learning_rate)
         if ((status = each_sent_run(gf, i, &slot, learning_rate, false)) < 0) return status;
     }
     return GF_OK;
+}
+
+/* ---- another world ---- */
+
+/* A mean over ranks divides what was sent by the ranks of the step that sends it. A gradient counts
+ * as in the step that computed it, where the others divided theirs by the ranks of that time. */
+float gf_sparse_world_factor(const gf_context *gf, uint32_t ranks)
+{
+    return (gf->config.exchange.average == GF_AVERAGE_RANKS)
+               ? (float)((double)gf->world / (double)ranks)
+               : 1.0f;
+}
+
+static gf_status part_scale(gf_context *gf, gf_mem part, float factor)
+{
+    if (gf->ops->cast(&gf->queue, part, GF_TYPE_F32, part, GF_TYPE_F32, gf->sparse.elem_count,
+                      factor, 0, NULL) < 0)
+        return gf_device_failed(gf, GF_OPERATION_REGROUP);
+    return GF_OK;
+}
+
+gf_status gf_sparse_world_set(gf_context *gf)
+{
+    struct gf_sparse *sparse = &gf->sparse;
+    const uint32_t ranks = (sparse->world == 0) ? gf->world : sparse->world; /* 0: it comes in */
+    const float factor = gf_sparse_world_factor(gf, ranks);
+    gf_status status = GF_OK;
+    sparse->world = gf->world;
+    if ((factor == 1.0f) || (sparse->elem_count == 0)) return GF_OK;
+    if (!sparse->history_empty) status = part_scale(gf, sparse->history, factor);
+    if ((status == GF_OK) && sparse->local_begun && (gf->optimizer.momentum != 0))
+        status = part_scale(gf, gf->optimizer.momentum, factor);
+    return status;
 }

@@ -55,6 +55,8 @@ struct gf_sparse {
     gf_mem history; /* fp32 [elem_count] */
     /* all of it is 0, because every step so far has sent all chunks */
     bool history_empty;
+    /* Ranks by which what waits would be divided: those of the last generation that was ready. */
+    uint32_t world;
     bool local_begun; /* u is each rank's own share, no longer the common momentum */
     /* fp32 [scratch_elems]: a slice, on a device more, or all of the part */
     gf_mem scratch;
@@ -114,6 +116,10 @@ gf_status gf_sparse_begin(gf_context *gf);
 bool gf_sparse_commits(const gf_context *gf);
 /* The optimizer's step for the chunks that a sparse step sent. */
 gf_status gf_sparse_update(gf_context *gf, float learning_rate);
+/* What waits from steps of so many ranks, times this, counts in this world as it did in theirs. */
+float gf_sparse_world_factor(const gf_context *gf, uint32_t ranks);
+/* A generation is about to be ready: history and local momentum are multiplied by that. */
+gf_status gf_sparse_world_set(gf_context *gf);
 /* sparse_pack.c */
 extern const struct gf_op_kind gf_sparse_buffer;
 /* sparse_score.c. Of a sparse step, about a slice a call; GF_OK: all chunks have their score. */

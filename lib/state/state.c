@@ -445,15 +445,6 @@ static gf_status state_check(gf_context *gf, const char *call, const void *data,
 
 /* ---- loading ---- */
 
-/* A sent history is divided by the ranks where the average is over them: for another number of them
- * it is stretched. */
-static float world_factor(const gf_context *gf, const struct gf_state_head *head)
-{
-    return (gf->config.exchange.average == GF_AVERAGE_RANKS)
-               ? (float)((double)gf->world / (double)head->world)
-               : 1.0f;
-}
-
 /* What this rank alone holds: pool = factor * from. Factor 1 keeps every bit, 0 is for a rank that
  * was not in the save. */
 static gf_status own_load(gf_context *gf, gf_mem pool, const unsigned char *from, uint64_t count,
@@ -482,7 +473,7 @@ static gf_status pools_load(gf_context *gf, const struct gf_state_head *head,
         status = own_load(gf, parts->pools[p].pool, data + parts->pools[p].at,
                           parts->pools[p].elem_count,
                           !is_own     ? 1.0f
-                          : was_there ? world_factor(gf, head)
+                          : was_there ? gf_sparse_world_factor(gf, head->world)
                                       : 0.0f);
     }
     gf_extra_load(gf, data + parts->extra);
