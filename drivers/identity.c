@@ -235,9 +235,9 @@ static gf_status launcher_check(const struct launcher *launcher, struct gf_fault
 static uint32_t master_port(uint64_t store_port, uint64_t job_id)
 {
     const uint32_t count = GF_MASTER_PORT_LAST - GF_MASTER_PORT_FIRST + 1;
-    uint32_t place = (uint32_t)(gf_fnv_u64(gf_fnv_u64(GF_FNV_START, store_port), job_id) % count);
-    if (GF_MASTER_PORT_FIRST + place == store_port) place = (place + 1) % count;
-    return GF_MASTER_PORT_FIRST + place;
+    uint32_t offset = (uint32_t)(gf_fnv_u64(gf_fnv_u64(GF_FNV_START, store_port), job_id) % count);
+    if (GF_MASTER_PORT_FIRST + offset == store_port) offset = (offset + 1) % count;
+    return GF_MASTER_PORT_FIRST + offset;
 }
 
 /* Rank 0 runs where torchrun says that its store is. Where it has started all ranks itself they are

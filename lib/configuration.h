@@ -118,7 +118,7 @@ struct gf_config {
         float pre_scale; /* power of two applied before the wire, its inverse after; 0: 1 */
         /* an operation without progress ends with GF_ERR_TIMEOUT; 0: 30 s */
         uint64_t timeout_ns;
-        /* for so long in one place gf_heartbeat() keeps the others waiting; 0: 5 min */
+        /* for so long at one position gf_heartbeat() keeps the others waiting; 0: 5 min */
         uint64_t patience_ns;
         uint64_t doubling_max_bytes; /* algorithm auto: up to here doubling; 0: 8 KiB */
         uint64_t halving_max_bytes;  /* and up to here halving, beyond it ring; 0: 512 KiB */

@@ -42,7 +42,7 @@ struct gf_coll_msg {
     bool active;   /* posted and not yet ended */
 };
 
-/* Of a group with this list, as in struct gf_coll: the link's rank. */
+/* The rank of the link for this index of the group; `ranks` as in struct gf_coll. */
 static inline uint32_t gf_rank_at(const uint32_t *ranks, uint32_t index)
 {
     return (ranks == NULL) ? index : ranks[index];
@@ -75,10 +75,11 @@ struct gf_coll {
     const uint32_t *ranks;
     uint32_t size;  /* ranks in the group */
     uint32_t index; /* this rank in the group */
-    /* NULL, or gf_flow_async: element ops are done asynchronously, after `event` of the queue's
-     * device. Data and staging are then device memory, which the link reaches. What was to be done
-     * to data before start is done; what is queued when the collective fails is the owner's to wait
-     * for. Of kinds made of rounds (flow.h), without reduce, and of gf_coll_direct_device. */
+    /* NULL, or gf_flow_async: element ops run asynchronously, and `event` of the queue's device
+     * comes after them. Data and staging are then device memory that the link reaches. Work on data
+     * that was queued before start is done; if the collective fails, the owner waits for what is
+     * still queued. Valid for kinds made of rounds (flow.h) without reduce, and for
+     * gf_coll_direct_device. */
     gf_status (*async)(struct gf_coll *coll, uint64_t now_ns);
     uint32_t event;
     uint64_t timeout_ns; /* without any progress */
@@ -86,8 +87,9 @@ struct gf_coll {
     uint32_t window; /* messages under way in each direction, at most */
     /* progress() looks for an awaited flag as many times more before it returns */
     uint32_t spins;
-    /* where this rank runs means something: ranks of a node tell each other */
-    bool tells_core;
+    /* the core on which this rank runs is of use to others: ranks of a node write it to each
+     * other */
+    bool publishes_core;
     /* The kind's own struct, which its header declares: memory of the owner, who sets in it what
      * the header says. */
     union {
@@ -112,7 +114,7 @@ struct gf_coll {
     uint32_t waits_for;
     bool awaits_device;    /* queued reductions are waited for, too */
     bool start_progressed; /* start() was its first progress(): another at once is of no use */
-    /* a rank that is awaited last ran on this rank's core: it needs it */
+    /* a rank that is awaited last ran on this rank's core, so it needs that core */
     bool awaits_core;
     uint64_t moved_ns;     /* last progress */
     uint64_t bytes;        /* of data */
@@ -155,9 +157,9 @@ static inline bool gf_coll_offers(const struct gf_coll_kind *kind, gf_collective
     return ((kind->collectives >> collective) & 1) != 0;
 }
 
-/* Which is quicker, halving or a ring? Halving has fewer rounds, of three ranks as many; and no
- * more bytes where size is a power of two, else up to twice as many. UINT64_MAX: halving in any
- * case. */
+/* Is halving quicker than a ring? It has fewer rounds (with three ranks as many), and the same
+ * bytes where size is a power of two, otherwise up to twice as many. max_bytes UINT64_MAX: yes in
+ * any case. */
 static inline bool gf_halving_pays(uint32_t size, uint64_t bytes, uint64_t max_bytes)
 {
     bool is_power = (size & (size - 1)) == 0;
@@ -172,17 +174,18 @@ extern const struct gf_coll_kind *const gf_coll_kinds[GF_ALGORITHM_COUNT];
 /* Direct, where data and element ops are a device's: allreduce and its halves. */
 extern const struct gf_coll_kind gf_coll_direct_device;
 
-/* coll.c: what all share. A group of one is done at once. Everything wrong here is the owner's:
- * asserted. GF_OK: poll it, at once unless start_progressed; an error is for gf_coll_fail(). */
+/* coll.c: what all algorithms share. A group of one is done at once. Wrong arguments are errors of
+ * the owner and are asserted. GF_OK: poll it, at once unless start_progressed; pass an error to
+ * gf_coll_fail(). */
 gf_status gf_coll_start(struct gf_coll *coll, uint64_t now_ns);
-/* GF_AGAIN; GF_OK; or the error, once every request has ended (DRAIN first). The link's progress()
- * is the caller's to call, before. While moved_ns comes out as now_ns, there may be more to do at
- * once: progress() stops after about a slice. After GF_ERR_TIMEOUT, GF_ERR_LINK or GF_ERR_MISMATCH,
- * waits_for is the culprit. */
+/* GF_AGAIN; GF_OK; or the error, once every request has ended (DRAIN first). The caller calls the
+ * link's progress() before. If moved_ns is now_ns afterwards, there may be more to do at once,
+ * because progress() stops after about a slice. After GF_ERR_TIMEOUT, GF_ERR_LINK or
+ * GF_ERR_MISMATCH, waits_for is the culprit. */
 gf_status gf_coll_poll(struct gf_coll *coll, uint64_t now_ns);
 /* Goes to DRAIN with `error`: asks for cancel of every request. gf_coll_poll() then drains, as long
- * as it takes: what cannot be cancelled is ended by the link's drop() or reset(). Does nothing unless the
- * collective runs. */
+ * as it takes: what cannot be cancelled is ended by the link's drop() or reset(). Does nothing
+ * unless the collective runs. */
 void gf_coll_fail(struct gf_coll *coll, gf_status error);
 
 /* Helpers for the algorithms. Post a message in slot `msg`; GF_OK, GF_AGAIN (no room) or an error.

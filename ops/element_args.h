@@ -49,7 +49,7 @@ struct gf_update {
     uint32_t nesterov;
 };
 
-/* Of a range that update() takes, a part with its own ratio and decay. */
+/* A part of a range that update() takes, with its own ratio and decay. */
 struct gf_update_part {
     uint64_t first, elem_count;
     uint64_t ratio_f32; /* or 0 */

@@ -37,7 +37,7 @@ bool gf_fd_listens(int fd)
     return (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &bytes) == 0) && (listens != 0);
 }
 
-/* The digits that *text begins with, of which the first is not 0, up to 65535, and *text behind
+/* The digits that *text begins with, of which the first is not 0, up to 65535, and *text after
  * them; 0: no port. */
 static unsigned port_read(const char **text)
 {
@@ -67,7 +67,7 @@ static uint32_t scope_read(const char *text)
     return scope;
 }
 
-/* Without a scope, which is what stands behind a %; that is a link-local address's alone. */
+/* Without a scope, which is what follows a %; that is a link-local address's alone. */
 static bool addr_read(const char *text, bool with_port, struct gf_addr *addr_out,
                       char scope_out[IF_NAMESIZE], bool *has_scope_out)
 {

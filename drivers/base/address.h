@@ -29,7 +29,7 @@ bool gf_fd_listens(int fd);
 /* "26000-31999"; empty: 0 and 0. False: it is not first-last within 1-65535. */
 bool gf_ports_parse(const char *text, unsigned *first_out, unsigned *last_out);
 /* "10.0.0.1", or with a port "10.0.0.1:7117" or "[fd00::1]:7117"; false: it is anything else. A
- * link-local address has its interface behind it, [fe80::a%eth0]:7117, by name or number. */
+ * link-local address has its interface after it, [fe80::a%eth0]:7117, by name or number. */
 bool gf_addr_parse(const char *text, bool with_port, struct gf_addr *addr_out);
 bool gf_addr_is_link_local(const struct gf_addr *addr);
 /* Would it be an address but for the interface that it lacks? */

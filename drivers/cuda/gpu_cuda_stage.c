@@ -3,7 +3,7 @@
  * and the CPU copies between the two:
  *
  *     to the device    when it is queued: host -> mirror; then the stream: mirror -> device
- *     from the device  the stream: device -> mirror, and an event behind it; once the CPU has seen
+ *     from the device  the stream: device -> mirror, and an event after it; once the CPU has seen
  *                      the end of anything later, mirror -> host
  *
  * A caller that reads what came back has asked event_query() or finished() before, and finds it
@@ -33,7 +33,7 @@ gf_mem gf_cuda_stage_reach(struct gf_gpu *gpu, gf_mem host)
     return (mirror != NULL) ? (gf_mem)(uintptr_t)mirror : host;
 }
 
-/* All of them, once: nothing is made behind gf_open(). */
+/* All of them, once: nothing is made after gf_open(). */
 static gf_status events_take(struct cuda_gpu *cuda)
 {
     gf_status status = GF_OK;
@@ -58,7 +58,7 @@ gf_status gf_cuda_stage_arrived(struct cuda_gpu *cuda)
         memcpy(arrival->host, arrival->mirror, arrival->size_bytes);
         cuda->arrivals_first++;
     }
-    /* Streams end as they like: of those behind the first that is under way, too. */
+    /* Streams end as they like: of those after the first that is under way, too. */
     for (uint32_t n = cuda->arrivals_first; n != cuda->arrivals_end; n++) {
         struct cuda_arrival *arrival = arrival_at(cuda, n);
         if (arrival->is_over) continue;
@@ -72,7 +72,7 @@ gf_status gf_cuda_stage_arrived(struct cuda_gpu *cuda)
     return GF_OK;
 }
 
-/* A place for one more; they are few, so that it waits for next to nothing. */
+/* Room for one more copy; they are few, so that it waits for next to nothing. */
 static gf_status slot_await(struct cuda_gpu *cuda)
 {
     const uint64_t end_ns = gf_clock_monotonic.now_ns(NULL) + cuda->idle_ns;
@@ -110,12 +110,12 @@ static void mirror_bring(struct cuda_gpu *cuda, char *mirror, const char *host, 
     const struct cuda_arrival *arrival;
     while ((arrival = first_arrival(cuda, host, size_bytes)) != NULL) {
         const size_t before = (arrival->host > host) ? (size_t)(arrival->host - host) : 0;
-        const size_t behind = (size_t)(arrival->host + arrival->size_bytes - host);
+        const size_t covered = (size_t)(arrival->host + arrival->size_bytes - host);
         memcpy(mirror, host, before);
-        if (behind >= size_bytes) return;
-        host += behind;
-        mirror += behind;
-        size_bytes -= behind;
+        if (covered >= size_bytes) return;
+        host += covered;
+        mirror += covered;
+        size_bytes -= covered;
     }
     memcpy(mirror, host, size_bytes);
 }

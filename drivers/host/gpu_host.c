@@ -1,5 +1,5 @@
-/* No GPU: gradients live in ordinary memory, every queue is synchronous, so nothing is ever
- * outstanding. */
+/* The driver for a context without a GPU: gradients are in ordinary memory, and every queue is
+ * synchronous, so no work is ever outstanding. */
 #include "drivers/gpu.h"
 
 static size_t host_state_bytes(const struct gf_gpu_setup *setup)
@@ -28,7 +28,7 @@ static void host_close(struct gf_gpu *gpu)
     (void)gpu;
 }
 
-/* Nothing is ever outstanding, on a stream that does not exist. */
+/* No work is ever outstanding on a stream that does not exist. */
 static gf_status host_stream_wait(struct gf_queue *queue, gf_queue_handle other)
 {
     if (other == 0) return GF_OK;

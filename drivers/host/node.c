@@ -1,4 +1,5 @@
-/* Opening, resetting and closing the node. node_state.h shows what lies where. */
+/* Opening, resetting and closing the shared memory of a node's ranks. node_state.h shows what lies
+ * where. */
 #include "drivers/host/node_state.h"
 
 #include <stdarg.h>
@@ -116,8 +117,8 @@ gf_status gf_node_fault(struct gf_node *node, gf_status code, uint32_t peer, con
 
 /* ---- forked children ---- */
 
-/* A child that kept the socket would keep its name, and take what is meant for its parent. What is
- * mapped may stay. */
+/* A forked child that kept the socket would keep its name, and would receive what is meant for its
+ * parent. Mappings may stay. */
 static void forked(struct gf_forked *of)
 {
     const struct gf_node *node =
@@ -141,7 +142,7 @@ struct node_pair *gf_node_pair_take(struct gf_node *node, uint32_t peer)
     return pair;
 }
 
-/* With release order: what was written before is there. */
+/* Stores with release order: a peer that reads this sees what was written before. */
 void gf_node_quiesce(struct gf_node *node)
 {
     if (node->quiesced) return;
@@ -175,10 +176,10 @@ static void peers_forget(struct gf_node *node)
 
 /* ---- open, close, reset ---- */
 
-/* Where all ranks announce the same node, no network is opened. So a rank that may not map some of
- * them, or has a region of another size, announces another node; which peers it shares memory with
- * is decided when they connect. The address space stays reserved, so that a limit which is lowered
- * later refuses no mapping. */
+/* If all ranks announce the same node, no network is opened. Therefore a rank that may not map some
+ * peers, or whose region has another size, announces another node; connect() decides with which
+ * peers it shares memory. The address space stays reserved, so that a limit which is lowered later
+ * cannot refuse a mapping. */
 static uint64_t node_identity(struct gf_node *node)
 {
     if (!node->shared || !gf_node_room_take(node)) return node->alone;
@@ -274,8 +275,9 @@ void gf_node_drop(struct gf_node *node)
     peers_forget(node);
 }
 
-/* Another region unless all who had it have ended, or said that they are done with it: a rank that
- * was left behind and runs on writes into the one before. After a drop nobody knows who had it. */
+/* Maps another region, unless all peers that had this one have ended or are done with it: a rank
+ * that was left out and still runs then writes into the old region. After a drop it is not known
+ * which peers had it. */
 gf_status gf_node_reset(struct gf_node *node, uint32_t generation, uint32_t rank, uint32_t world,
                         bool may_keep)
 {

@@ -60,7 +60,7 @@ static unsigned long long mib(uint64_t bytes)
     return (unsigned long long)((bytes + (1u << 20) - 1) >> 20);
 }
 
-/* What is in the way of so many bytes. */
+/* A request for memory, and the text of the limit that it would exceed. */
 struct lack {
     size_t bytes;
     char *text_out;
@@ -90,7 +90,7 @@ static bool folder_lacks(const struct lack *lack, const char *folder, const char
     return true;
 }
 
-/* This process's group and all that it lies in have a limit each. */
+/* The limits of this process's group and of all groups that contain it. */
 static bool group_lacks(const struct lack *lack, const char *root, const char *group,
                         const char *limit_name, const char *used_name)
 {
@@ -345,8 +345,8 @@ void gf_node_memory_give(struct gf_node *node)
 
 /* ---- the memory of peers ---- */
 
-/* Filled with its own memory, once for each peer and without access: what limits a process, or
- * refuses it a mapping, does so here. */
+/* Reserves the room, and maps this rank's own memory into it once for each peer, without access. A
+ * limit, or a rule that refuses mappings, shows here. */
 bool gf_node_room_take(struct gf_node *node)
 {
     const size_t bytes = node->memory_bytes;

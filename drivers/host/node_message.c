@@ -188,7 +188,7 @@ static void sends_check(struct gf_node *node)
     }
 }
 
-/* Is there no room for a request more? */
+/* Is there no room for another request? */
 static bool requests_are_full(struct gf_node *node)
 {
     if (node->requests_under_way >= node->requests_max) sends_check(node);
@@ -197,7 +197,7 @@ static bool requests_are_full(struct gf_node *node)
 
 /* ---- sending ---- */
 
-/* Data in front of the region has an offset that is larger than any region. */
+/* For data below the region this offset wraps around, so it is larger than any region. */
 static bool in_region(const struct gf_node *node, const void *data, size_t size_bytes)
 {
     uintptr_t offset = (uintptr_t)data - (uintptr_t)node->memory;
@@ -338,7 +338,7 @@ static void entry_taken(struct gf_node *node, const struct node_pair *pair,
     if (awaited) peer_wake(node, pair);
 }
 
-/* Some of a message that lies whole in its sender's memory. */
+/* Copies some of a message that lies in one piece in its sender's memory. */
 static void whole_copy(struct gf_node *node, const struct node_pair *pair, struct gf_node_req *req)
 {
     size_t left = req->size_bytes - req->done_bytes;
@@ -349,7 +349,7 @@ static void whole_copy(struct gf_node *node, const struct node_pair *pair, struc
     node->copied_bytes += bytes;
 }
 
-/* What the sender has filled of a message in cells. PROGRESS_NONE: nothing more than before. */
+/* Copies what the sender has filled of a message in cells. PROGRESS_NONE: nothing new. */
 static enum progress stream_copy(struct gf_node *node, const struct node_pair *pair,
                                  struct gf_node_req *req)
 {

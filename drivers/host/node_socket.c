@@ -1,23 +1,23 @@
-/* Which ranks are of this node, and how a rank gets a peer's memory. Each rank has one datagram
- * socket with an abstract name that the kernel chooses; the name is in no file system, and ends
- * with its process. A rank asks the socket that a peer's offer names (PULL); the peer answers with
- * the descriptor of its memory (GIVE), or refuses (REFUSE). Memory of its device is asked for
- * likewise, once the two have mapped each other.
+/* Which ranks are of this node, and how a rank gets the memory of a peer. Each rank has one
+ * datagram socket with an abstract name that the kernel chooses; the name is in no file system, and
+ * ends with its process. A rank sends PULL to the socket that a peer's offer names. The peer
+ * answers with the descriptor of its memory (GIVE), or refuses (REFUSE). Device memory is requested
+ * in the same manner, once the two ranks have mapped each other.
  *
- * The kernel passes the sender's user with each message. Any process of this host may write into
- * the socket. A question is answered only if its sender is of this user and has the nonce of the
- * offer, which was sent over the control channel. An answer is used only if it has the nonce of the
- * rank that asked, and if its memory holds the canary of the offer.
+ * The kernel passes the sender's user with each datagram. That is needed, because any process of
+ * this host may write into the socket. A rank answers a PULL only if the sender is of the same user
+ * and has the nonce of the offer, which travels over the control channel. It uses an answer only if
+ * that has its own nonce, and if the memory holds the canary of the offer.
  *
- * A pair is decided alike at both ends. Whoever has mapped the other says so in its memory
- * (node_meet.mapped), and is content once the other has done the same. Whoever refuses says so in
- * its own memory, where the other may have mapped it already, and to its question, where it has
- * not.
+ * Both ends of a pair come to the same decision. A rank that has mapped the other says so in that
+ * memory (node_meet.mapped), and the pair is up once both have done this. A rank that refuses says
+ * so in its own memory, which the other may have mapped, and in its answer to a PULL.
  *
  *     UNKNOWN -> PULLS -> MAPPED -> UP        any -> REFUSED
  *
- * One question is under way at a time, so one descriptor is open at a time. It is asked again after
- * a while: a full socket, or too many descriptors on their way, take nothing. */
+ * A rank has one question under way at a time, so it has one descriptor open at a time. It
+ * repeats a question after a while, because a full socket, or too many descriptors in flight,
+ * can lose it. */
 #include "drivers/host/node_state.h"
 #include "drivers/base/descriptors.h"
 
@@ -64,7 +64,7 @@ static bool space_hash(const char *path, uint64_t *hash)
     return true;
 }
 
-/* Before the kernel has gathered entropy it waits, and a signal ends that. */
+/* Waits until the kernel has gathered entropy; a signal ends the wait. */
 static bool random_take(void *out, size_t bytes)
 {
     ssize_t got;
@@ -151,9 +151,10 @@ static int descriptor_pass(int from, int to, int fd)
     return gf_carried_receive(to, &in) ? in.descriptor : -1;
 }
 
-/* What is refused later, when peers are connected, ends the join of ranks that have no network
- * open: so it is tried before anybody is told that this rank shares memory. Room for all peers'
- * memory is looked for there, too (node_identity()). */
+/* Tries at open whether memory can be passed. A refusal that shows only when peers connect would
+ * end the join of ranks that have no network open, so this rank must know before it announces that
+ * it shares memory. It also checks that there is room for the memory of all peers
+ * (node_identity()). */
 bool gf_node_passes_memory(const struct gf_node *node, const char **why_out)
 {
     int ends[2];
@@ -195,9 +196,9 @@ void gf_node_wake(struct gf_node *node, const struct node_pair *pair)
                  to_bytes); /* full: then it is awake */
 }
 
-/* A kernel closes the socket of a process, killed or not, after it has taken its memory. The name
- * may be another's by now, which then counts as alive. Nothing comes from others to this socket any
- * more. */
+/* Has the peer's process ended? Its kernel closes the socket after it has unmapped the memory.
+ * Another process may have the name by now; then the peer counts as alive. The connect() binds this
+ * socket to one peer, so it receives nothing from others any more. */
 static bool has_ended(const struct gf_node *node, const struct node_pair *pair)
 {
     struct sockaddr_un to;
@@ -208,7 +209,8 @@ static bool has_ended(const struct gf_node *node, const struct node_pair *pair)
            (errno == ECONNREFUSED);
 }
 
-/* Whoever was given it has a pair. What a peer says it says with its last store. */
+/* Has every peer that was given this memory ended, or said that it is done? A peer says so with its
+ * last store. Each such peer has a pair. */
 static bool all_done(const struct gf_node *node)
 {
     for (uint32_t slot = 0; slot < node->pair_count; slot++) {
@@ -234,7 +236,7 @@ bool gf_node_memory_is_free(const struct gf_node *node)
 
 /* ---- how a pair is decided ---- */
 
-/* knows: the peer will not ask, for it has refused or has ended. */
+/* knows: the peer will not ask, because it has refused or has ended. */
 static void refuse(struct gf_node *node, uint32_t peer, bool knows, const char *why)
 {
     struct node_pair *pair = node_pair_of(node, peer);
@@ -417,7 +419,7 @@ static void datagram_take(struct gf_node *node, const struct node_datagram *data
         answered(node, datagram, *fd);
 }
 
-/* One message. False: there is none. */
+/* Takes one datagram. False: there is none. */
 static bool datagram_next(struct gf_node *node)
 {
     struct node_datagram datagram = {0};
@@ -496,8 +498,8 @@ static gf_status offer_read(struct gf_node *node, uint32_t peer, const unsigned 
     return GF_OK;
 }
 
-/* Of a peer of this node: what messages need of its memory follows from what all ranks have agreed
- * on. */
+/* Checks the offer of a peer of this node: the layout of its memory must follow from what all ranks
+ * have agreed on. */
 static bool offer_fits(const struct gf_node *node, const struct node_offer *offer)
 {
     if ((offer->region_bytes > SIZE_MAX / 4) || (offer->memory_bytes > SIZE_MAX / 4)) return false;
@@ -530,7 +532,7 @@ static gf_status peer_ask(struct gf_node *node, uint32_t peer, const struct node
     return GF_ERR_PEER;
 }
 
-/* It has our memory mapped, or will not have it? */
+/* Has the peer mapped our memory, or refused it? */
 static gf_status peer_meet(struct gf_node *node, uint32_t peer)
 {
     struct node_pair *pair = node_pair_of(node, peer);

@@ -30,9 +30,9 @@
 #define NODE_NONCE_BYTES 16u
 #define NODE_NAME_BYTES GF_CARRIED_NAME_BYTES /* of a socket */
 
-/* So many sends may have ended for their caller before the receiver takes them: their bytes lie in
- * the entry or in a cell. Further sends end when they are taken, however small they are, so that
- * messages without a receive delay no others. */
+/* How many sends may have ended for their caller before the receiver takes them; their bytes lie in
+ * the entry or in a cell. Further sends end only when they are taken, even small ones, so that
+ * messages without a receive do not delay others. */
 #define NODE_DETACHED_MAX 64u
 #define NODE_INLINE_BYTES 32u
 /* Not a power of two, so that cells do not share cache sets. */
@@ -61,9 +61,9 @@ struct node_entry {
     union {
         unsigned char bytes[NODE_INLINE_BYTES];
         struct {
-            uint64_t filled_bytes;             /* of the message, so far */
-            uint32_t cells[NODE_STREAM_CELLS]; /* where byte n lies: in cell (n /
-                                                    NODE_CELL_BYTES) modulo these */
+            uint64_t filled_bytes; /* of the message, so far */
+            /* byte n lies in cells[n / NODE_CELL_BYTES % NODE_STREAM_CELLS] */
+            uint32_t cells[NODE_STREAM_CELLS];
         } stream;
     };
     uint32_t state;
@@ -80,20 +80,20 @@ struct node_head {
     unsigned char last[NODE_LINE_BYTES - 4];
 };
 
-/* What a peer says of this memory. */
+/* What a peer reports about its mapping of this memory. */
 enum node_mapped {
     NODE_MAPPED_NOT = 0,
     NODE_MAPPED,     /* it may write here */
     NODE_MAPPED_DONE /* .. and does so no more in this generation */
 };
 
-/* Of a slot. Each word is written by one side. */
+/* The state of a slot. Each word is written by one side only. */
 struct node_meet {
     uint32_t mapped;  /* by the peer: enum node_mapped */
     uint32_t refused; /* by the owner: it will not have this peer */
 };
 
-/* Where all that lies; from the begin of the memory. */
+/* The layout of a rank's memory: offsets from its begin. */
 struct node_plan {
     uint32_t slots;
     uint32_t entries;
@@ -107,7 +107,7 @@ struct node_plan {
     size_t bytes; /* of all, in whole pages */
 };
 
-/* A message in the socket. */
+/* A datagram of the socket: a question or an answer. */
 enum node_datagram_kind { NODE_DATAGRAM_PULL = 1, NODE_DATAGRAM_GIVE, NODE_DATAGRAM_REFUSE };
 enum node_datagram_of { NODE_DATAGRAM_MEMORY = 1, NODE_DATAGRAM_DEVICE };
 struct node_datagram {
@@ -301,15 +301,16 @@ __attribute__((format(printf, 5, 6))) gf_status gf_node_fault(struct gf_node *no
 /* A pair for a peer that has none; NULL: there are too many. */
 struct node_pair *gf_node_pair_take(struct gf_node *node, uint32_t peer);
 
-/* node_memory.c. Takes memory, or what is there still, which is zero then: node->shared, or of this
- * process alone, where *why_out has the reason if sharing was tried. */
+/* node_memory.c. Takes memory, or keeps the memory that is there, which is zeroed then.
+ * node->shared says whether peers can map it; if sharing was tried and failed, *why_out has the
+ * reason. */
 gf_status gf_node_memory_take(struct gf_node *node, const char **why_out);
 void gf_node_memory_give(struct gf_node *node);
-/* NULL is valid. Its address in the room stays reserved. */
+/* NULL is valid. Its address range in the room stays reserved. */
 void gf_node_memory_unmap(const struct gf_node *node, unsigned char *memory, size_t bytes);
 unsigned char *gf_node_fd_map(int fd, size_t bytes); /* NULL: errno has why */
-/* Address space for the memory of as many peers as may be on this node, reserved for each slot, so
- * that no limit can refuse it later. False: there is none. trim: no more than so many slots need
+/* Reserves address space for the memory of as many peers as may be on this node, a range for each
+ * slot, so that no limit can refuse it later. False: there is none. trim: only so many slots need
  * one. */
 bool gf_node_room_take(struct gf_node *node);
 void gf_node_room_trim(struct gf_node *node, uint32_t slots);
@@ -321,13 +322,13 @@ unsigned char *gf_node_memory_map(const struct gf_node *node, uint32_t slot,
 
 /* node_socket.c. Sets host, alone and overflow_user. */
 void gf_node_host_id_set(struct gf_node *node);
-/* Does this host let ranks pass their memory on and map that of others? Tried with this rank's own;
- * false: *why_out. */
+/* Does this host let ranks pass their memory to others and map that of others? Tries it with this
+ * rank's own memory; false: *why_out has the reason. */
 bool gf_node_passes_memory(const struct gf_node *node, const char **why_out);
 bool gf_node_socket_open(struct gf_node *node, const char **why_out);
 void gf_node_socket_close(struct gf_node *node);
-/* Does nobody write into this rank's memory any more, whatever comes? Waits a few milliseconds for
- * who is just ending; the socket is of no use then but to be closed. */
+/* Can no process write into this rank's memory any more? Waits a few milliseconds for processes
+ * that are just ending; afterwards the socket can only be closed. */
 bool gf_node_memory_is_free(const struct gf_node *node);
 void gf_node_device_forget(struct gf_node *node);
 void gf_node_serve(struct gf_node *node); /* some of the messages that have arrived */

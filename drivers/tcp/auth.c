@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What a hash is for is hashed first, so that none can be taken for another; the file itself has no
- * key yet, and takes its label as one. All labels are of one length. */
+/* Each hash begins with a label for its purpose, so that no hash can be taken for another. The hash
+ * of the key file has no key yet, and uses its label as the key. All labels have one length. */
 #define LABEL_BYTES 24u
 static const char label_file[LABEL_BYTES + 1] = "GradientFlow key 1      ";
 static const char label_data[LABEL_BYTES + 1] = "GradientFlow data       ";
@@ -51,7 +51,7 @@ static gf_status file_check(const char *path, const struct stat *file, struct gf
     return GF_OK;
 }
 
-/* In parts: a file of the largest size would be too much for the stack. */
+/* Reads the file in parts, because one of the largest size would not fit the stack. */
 static gf_status file_hash(struct gf_auth *auth_out, const char *path, int fd, off_t size,
                            struct gf_fault *fault_out)
 {

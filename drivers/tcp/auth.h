@@ -33,22 +33,22 @@ static inline void gf_auth_forget(void *secret, size_t bytes)
     explicit_bzero(secret, bytes);
 }
 
-/* What nonces and secrets are made of: drawn once, at open, by getrandom(), where its failure is an
- * error with a name. libsodium's own drawing ends the process where it fails, so it is asked for
- * nothing later. */
+/* The seed of nonces and secrets. It is drawn once, at open, by getrandom(), whose failure is an
+ * error with a name. libsodium's own generator ends the process if it fails, so it is not used
+ * later. */
 struct gf_auth_source {
     unsigned char seed[32];
     uint64_t count; /* so many were made of it: no two are alike */
 };
 
-/* Before all others. GF_ERR_SYSTEM: the host gives no random numbers. Sets up libsodium, too. */
+/* Call this first. GF_ERR_SYSTEM: the host gives no random numbers. Sets up libsodium, too. */
 gf_status gf_auth_source_begin(struct gf_auth_source *source_out, struct gf_fault *fault_out);
-/* Sets up libsodium, which draws a few bytes the first time, and neither allocates nor starts a
- * thread; nor does any call below. Who opens a key need not ask for it. */
+/* Sets up libsodium, which draws a few bytes the first time. Neither this nor any call below
+ * allocates or starts a thread. The call that opens a key does this itself. */
 gf_status gf_auth_begin(struct gf_fault *fault_out);
 /* Reads the key; GF_ERR_CONFIG names the file and what is wrong with it. */
 gf_status gf_auth_open(struct gf_auth *auth_out, const char *path, struct gf_fault *fault_out);
-/* Where the job has no key_file: the only secret is what `said` begins with. */
+/* For a job without key_file: the only secret is at the begin of `said`. */
 gf_status gf_auth_open_keyless(struct gf_auth *auth_out, struct gf_fault *fault_out);
 /* A key that takes the job's key, where there is one, and this secret of GF_AUTH_NONCE_BYTES. */
 gf_status gf_auth_derive(const struct gf_auth *job, const unsigned char *secret,

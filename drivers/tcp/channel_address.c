@@ -69,7 +69,7 @@ void gf_channel_other_job(const struct channel *channel, char job_out[GF_SOCKET_
 
 /* ---- listening ---- */
 
-/* Else another user's coordinator could be met by the members of this job. */
+/* An error, because members of this job could otherwise meet the coordinator of another user. */
 static gf_status name_taken(const struct channel *channel, const char *name,
                             struct gf_fault *fault_out)
 {

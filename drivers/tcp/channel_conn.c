@@ -47,7 +47,7 @@ static void leaving_end_oldest(struct channel *channel)
     gf_conn_close(channel, &channel->conns[at]);
 }
 
-/* A connection that has sent no frame must not keep others out. */
+/* Ends the oldest connection that has sent no frame, so that it does not keep others out. */
 static void silent_end_oldest(struct channel *channel)
 {
     struct conn *found = NULL;
@@ -153,7 +153,7 @@ static void flush_counted(struct channel *channel, struct conn *conn, bool befor
     channel->unsent -= before;
 }
 
-/* spare: so much room must be left after it */
+/* spare: this much room must be left in the buffer afterwards */
 static bool put(struct channel *channel, struct conn *conn, uint32_t kind, const void *payload,
                 uint32_t bytes, uint32_t spare)
 {
@@ -228,7 +228,7 @@ void gf_conns_leaving_progress(struct channel *channel)
     }
 }
 
-/* Has this host's kernel what the other one does not have yet? */
+/* Does this host's kernel hold bytes that the other host has not acknowledged? */
 static bool is_unacknowledged(const struct conn *conn)
 {
     struct tcp_info info = {0};
@@ -277,7 +277,7 @@ __attribute__((format(printf, 5, 6))) static outcome ended(struct channel *chann
     return OUTCOME_EVENT;
 }
 
-/* Both give the connection up. The process at the other end may still run. */
+/* Both of these give the connection up. The process at the other end may still run. */
 static outcome malformed(struct channel *channel, struct conn *conn,
                          const struct gf_frame_header *header, struct gf_channel_event *event_out)
 {

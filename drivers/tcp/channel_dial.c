@@ -1,6 +1,6 @@
-/* A member connects to the coordinator. A dial ends when a connection stands, when the port
- * refuses, when an attempt ends and no other is open, or after CHANNEL_DIAL_NS. The caller
- * decides whether to dial again. */
+/* How a member connects to the coordinator. A dial ends when it has a connection, when the port
+ * refuses, when an attempt ends and no other is open, or after CHANNEL_DIAL_NS. The caller decides
+ * whether to dial again. */
 #include "drivers/tcp/channel_state.h"
 #include "gradientflow.h"
 
@@ -24,8 +24,8 @@ static void hello_set(const struct channel *channel, struct dial *dial, uint32_t
     dial->words[3] = (channel->auth.on ? GF_HELLO_KEYED : 0) | flags;
 }
 
-/* Where the coordinator of a job with another key or `insecure` than this one's would be: at the
- * unix socket in place of the port, or the other way round. */
+/* The other address, where the coordinator of a job with another key or another `insecure` would
+ * be: the unix socket instead of the port, or the port instead of the unix socket. */
 static void probe_begin(struct channel *channel)
 {
     struct dial *dial = &channel->probe;
@@ -84,7 +84,7 @@ static bool is_this_host(const struct gf_addr *addr)
     return gf_addr_is_loopback(addr) || (memcmp(addr->ip, any.ip, sizeof any.ip) == 0);
 }
 
-/* What else may explain why no coordinator was met. */
+/* Adds to the text what else may explain why no coordinator was met. */
 static void hint_put(const struct channel *channel, char *text_out, size_t bytes)
 {
     text_out[0] = '\0';

@@ -61,8 +61,8 @@ struct conn {
     uint64_t since_ns;
     struct gf_auth_mac mac_in;
     struct gf_auth_mac mac_out;
-    unsigned char
-        nonce[GF_AUTH_NONCE_BYTES]; /* of its hello; the other attempts of its dial have it too */
+    /* of its hello; the other attempts of its dial have it too */
+    unsigned char nonce[GF_AUTH_NONCE_BYTES];
 };
 
 struct channel {

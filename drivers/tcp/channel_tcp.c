@@ -42,7 +42,7 @@ static void lay(struct channel *channel)
 
 /* ---- forked children ---- */
 
-/* A child that kept sockets would keep the job's address, too. */
+/* A forked child that kept the sockets would keep the job's address, too. */
 static void forked(struct gf_forked *of)
 {
     const struct channel *channel =
@@ -58,8 +58,8 @@ static void forked(struct gf_forked *of)
 
 /* ---- opening and closing ---- */
 
-/* A core that a crash leaves shall hold no key: it, and all that is made of it, lies in this state.
- * Whole pages, so what the caller has beside it is not dumped either until close(). */
+/* The state holds the key and what is derived from it, so it is left out of core dumps. This works
+ * on whole pages, so what the caller has on the same pages is left out too, until close(). */
 static void dump_set(struct channel *channel, bool dumped)
 {
     const uintptr_t page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE);

@@ -258,7 +258,7 @@ gf_status gf_data_poll(struct gf_data *data, uint64_t now_ns)
 
 /* ---- opening and closing ---- */
 
-/* A core that a crash leaves shall hold no key. */
+/* The state holds the key, so it is left out of core dumps. */
 static void dump_set(struct gf_data *data, bool dumped)
 {
     const uintptr_t page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE);

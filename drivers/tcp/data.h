@@ -23,7 +23,7 @@ struct gf_data_taker {
     /* A proven connection with rank `peer`, dialled by either end. fd is the taker's; nothing was
      * sent on it yet. Called inside poll(). */
     void (*connected)(void *user, uint32_t peer, uint32_t stream, int fd);
-    /* Is that stream of that peer here already? Then a connection more is refused. */
+    /* Is that stream of that peer connected already? Then another connection is refused. */
     bool (*has)(void *user, uint32_t peer, uint32_t stream);
 };
 
@@ -53,15 +53,16 @@ gf_status gf_data_poll(struct gf_data *data, uint64_t now_ns);
 int gf_data_wake_fd(const struct gf_data *data);
 /* Why the dial to `peer` has not succeeded yet; empty: there is none, or nothing went wrong. */
 const char *gf_data_text(const struct gf_data *data, uint32_t peer);
-/* Has the kernel there taken a connection of that dial, which its process has still to answer? */
+/* Has the kernel of that host accepted a connection of this dial, whose process has not answered
+ * yet? */
 bool gf_data_reaches(const struct gf_data *data, uint32_t peer);
 /* The last error of that dial, an errno; 0: none yet. */
 int gf_data_error(const struct gf_data *data, uint32_t peer);
 /* Why this process could not take a connection, as errno; 0: for a second it could, or another
  * generation has begun since. */
 int gf_data_lacks(const struct gf_data *data);
-/* Of files: what this process needs beside these connections, and what it may have; 0: not
- * known. */
+/* Descriptors: how many this process needs in addition to these connections, and how many it may
+ * have; 0: not known. */
 #define GF_DATA_FILES_LEAST 13u
 uint32_t gf_data_files_max(void);
 void gf_data_end(struct gf_data *data); /* of the generation; the port stays */

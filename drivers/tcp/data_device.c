@@ -12,8 +12,8 @@
 
 #include "drivers/networks.h"
 
-/* The worse warning is given even after the other one. */
-enum { TOLD_MAY_END = 1, TOLD_ONE_DEVICE };
+/* The worse warning is still given after the other one. */
+enum { WARNED_MAY_END = 1, WARNED_ONE_DEVICE };
 
 uint32_t gf_data_device_dials(const struct dial *dial)
 {
@@ -49,7 +49,7 @@ static void bound_device_check(struct gf_data *data, uint32_t peer,
                                const struct gf_network_pair *pair, uint16_t family)
 {
     if ((family == AF_INET) && !gf_network_answers_alone(pair->name))
-        warn(data, peer, pair, TOLD_MAY_END,
+        warn(data, peer, pair, WARNED_MAY_END,
              "a connection may end when a link was down, as both answer for both addresses");
 }
 
@@ -60,10 +60,10 @@ void gf_data_device_dialled(struct gf_data *data, const struct dial *dial)
     if (bound_to(dial->fd) == pair.index)
         bound_device_check(data, dial->to_rank, &pair, dial->from.family);
     else if (dial->tried > HANDSHAKE_ATTEMPTS_BOUND)
-        warn(data, dial->to_rank, &pair, TOLD_ONE_DEVICE,
+        warn(data, dial->to_rank, &pair, WARNED_ONE_DEVICE,
              "no connection stands that is bound to the first");
     else
-        warn(data, dial->to_rank, &pair, TOLD_ONE_DEVICE,
+        warn(data, dial->to_rank, &pair, WARNED_ONE_DEVICE,
              "the kernel binds no connection to the first");
 }
 
@@ -112,9 +112,9 @@ void gf_data_device_accepted(struct gf_data *data, int fd, uint32_t from)
     if (!is_a_devices(data, &own) || !gf_network_pair(&own, &other, &pair)) return;
     /* a neighbour's address of IPv6 is answered for by its own device alone */
     if ((own.family == AF_INET) && (comes_by(fd) != pair.index))
-        warn(data, from, &pair, TOLD_ONE_DEVICE, "what is for the first comes in by another");
+        warn(data, from, &pair, WARNED_ONE_DEVICE, "what is for the first comes in by another");
     else if (!gf_socket_bind_device(fd, pair.index))
-        warn(data, from, &pair, TOLD_ONE_DEVICE, "the kernel binds no connection to the first");
+        warn(data, from, &pair, WARNED_ONE_DEVICE, "the kernel binds no connection to the first");
     else
         bound_device_check(data, from, &pair, own.family);
 }

@@ -38,7 +38,7 @@ static int listen_within(const struct gf_data *data, struct gf_addr *at, struct 
     return gf_socket_listen(at, "a free port of this host", fault_out);
 }
 
-/* Else it is the host that is short of something: no socket was to be had. */
+/* Otherwise the host lacks something: there was no socket to be had. */
 static bool is_no_route(int error)
 {
     return (error == ENETUNREACH) || (error == EHOSTUNREACH) || (error == ENETDOWN) ||

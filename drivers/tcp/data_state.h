@@ -32,7 +32,7 @@ gf_status gf_data_listen(struct gf_data *data, struct gf_addr *addr_out);
 
 /* The device to which its attempts are bound; 0: none. */
 uint32_t gf_data_device_dials(const struct dial *dial);
-/* The connection stands. */
+/* The connection is established. */
 void gf_data_device_dialled(struct gf_data *data, const struct dial *dial);
 void gf_data_device_accepted(struct gf_data *data, int fd, uint32_t from);
 

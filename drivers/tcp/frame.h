@@ -44,8 +44,8 @@ struct gf_frame_header {
 /* What a hello begins with; a nonce and a proof follow (zeroes: none is asked for). */
 struct gf_frame_hello {
     uint32_t version; /* GF_VERSION */
-    uint32_t
-        rank; /* of control: GF_RANK_NONE; the first frame after the handshake has the member */
+    /* of control: GF_RANK_NONE; the first frame after the handshake has the member */
+    uint32_t rank;
     uint32_t world; /* of control: 0 */
     uint32_t flags;
 };

@@ -80,7 +80,8 @@ void gf_handshake_close(struct handshake *handshake)
     gf_auth_forget(&handshake->source, sizeof handshake->source);
 }
 
-/* Where few are left, strangers get none of them: the rest of the process needs some. */
+/* If few descriptors are left, unproven connections get none of them: the rest of the process needs
+ * some. */
 void gf_handshake_fd_limit_set(struct handshake *handshake)
 {
     struct rlimit files;

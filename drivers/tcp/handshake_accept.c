@@ -253,7 +253,7 @@ static void pending_accept(struct handshake *handshake, int listen_fd, uint64_t 
 
 /* ---- accepting ---- */
 
-/* False: they are not all here, or never will be. */
+/* False: not all bytes are here, or they never will be. */
 static bool pending_has(struct handshake *handshake, struct pending *pending, uint32_t want)
 {
     gf_status status = gf_socket_read(pending->fd, pending->transcript + HANDSHAKE_NONCE_BYTES,

@@ -122,7 +122,7 @@ static dial_event attempt_failed(const struct handshake *handshake, struct dial 
                        dial->name, (dial->name[0] != '\0') ? ": " : "", strerror(error), error);
 }
 
-/* Who listens at the name is another user's process, so the one that should is not there. */
+/* Another user's process listens at the name, so the coordinator of this job is not there. */
 static dial_event name_is_anothers(const struct handshake *handshake, struct dial *dial,
                                    struct attempt *one, uint64_t now_ns, uint32_t user)
 {

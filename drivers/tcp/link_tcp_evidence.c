@@ -146,7 +146,7 @@ static bool unacknowledged_check(const struct gf_tcp_peer *peer, struct gf_fault
     return true;
 }
 
-/* For a second an end that the peer may have made on purpose is no fault. */
+/* An end that the peer may have made on purpose becomes a fault only after a second. */
 static bool ended_check(const struct gf_tcp_peer *peer, struct gf_fault *fault_out)
 {
     int error = peer->ended_error;
@@ -157,7 +157,7 @@ static bool ended_check(const struct gf_tcp_peer *peer, struct gf_fault *fault_o
     return true;
 }
 
-/* It was met, and some connection to it is still missing. */
+/* connect() was called for the peer, and some connection to it is still missing. */
 static bool is_awaited(const struct gf_tcp_peer *peer)
 {
     return (peer->met_ns != 0) && (peer->open_count < peer->link->setup.streams);

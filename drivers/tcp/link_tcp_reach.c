@@ -13,7 +13,7 @@
 
 /* ---- what this rank lacks ---- */
 
-/* Of IPv6 EACCES is also what a firewall on the way answers (ICMPv6, "administratively
+/* With IPv6, EACCES can also be the answer of a firewall on the path (ICMPv6, "administratively
  * prohibited"). */
 static bool is_own_lack(int error, const struct gf_addr *to)
 {
@@ -46,7 +46,7 @@ static void limit_text(int error, char *text_out, size_t bytes)
         (void)snprintf(text_out, bytes, "%s", text);
 }
 
-/* What forbids a connection judges by its address, so the text holds it. */
+/* A rule that forbids a connection looks at its address, so the text has the address. */
 static void lack_fault_set(const struct gf_tcp_link *tcp, uint32_t peer, const char *at, int error,
                            struct gf_fault *fault_out)
 {
@@ -85,7 +85,8 @@ static bool is_own(const struct gf_tcp_link *tcp, const struct gf_addr *to)
     return false;
 }
 
-/* What is wrong with the addresses, as far as they show it; else what stands in between. */
+/* Says what is wrong with the addresses, if they show it; otherwise what may be between the two
+ * ranks. */
 static const char *advice_of(const struct gf_tcp_link *tcp, uint32_t own, const struct gf_addr *to,
                              int error)
 {

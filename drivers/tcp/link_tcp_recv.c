@@ -378,7 +378,7 @@ static uint32_t take(struct gf_tcp_stream *stream, const unsigned char *from, ui
 
 /* ---- reading ---- */
 
-/* The receive whose message is expected next, whole behind one header; NULL: none is. Another
+/* The receive whose message is expected next, whole after one header; NULL: none is. Another
  * frame may arrive in its place. */
 static const struct gf_req *whole_expected(const struct gf_tcp_stream *stream)
 {

@@ -35,7 +35,7 @@
 #define TCP_FIRST_BYTES_MAX \
     (64u << 10)                       /* of a larger one before its receive is known to be posted */
 #define TCP_IN_BYTES 8192u            /* what is read together with a header */
-#define TCP_OUT_BYTES 8192u           /* headers, and payloads that are copied behind theirs */
+#define TCP_OUT_BYTES 8192u           /* headers, and payloads that are copied after theirs */
 #define TCP_COPY_BYTES_MAX 4096u      /* of such a payload */
 #define TCP_SCRATCH_BYTES (64u << 10) /* bytes that are dropped are read to there */
 #define TCP_BATCH_FRAMES_MAX 16u      /* that leave by one system call .. */

@@ -88,7 +88,7 @@ static void option_set(int fd, int level, int name, uint64_t value)
     (void)setsockopt(fd, level, name, &option, sizeof option);
 }
 
-/* In whole seconds, as the kernel counts. */
+/* Rounds to whole seconds, the unit of the kernel. */
 static uint64_t period_of(uint64_t keepalive_ns)
 {
     uint64_t period_s = (keepalive_ns + 999999999u) / 1000000000u;

@@ -51,8 +51,8 @@ void gf_socket_carries_messages(int fd, uint64_t keepalive_ns);
 #define GF_SOCKET_NAME_BYTES 64u
 /* As gf_socket_listen(). */
 int gf_socket_name_listen(const char *name, struct gf_fault *fault_out);
-/* As gf_socket_connect(): it stands at once, or -1 with errno set. EPERM: *user_out, another user,
- * listens there. */
+/* Like gf_socket_connect(): the connection is established at once, or -1 with errno set. EPERM:
+ * *user_out, another user, listens there. */
 int gf_socket_name_connect(const char *name, uint32_t *user_out);
 /* Is there a socket of this network namespace, of any user, whose name begins with `prefix`, and is
  * neither own nor own and a "-"? *name_out is one. */
@@ -61,7 +61,7 @@ bool gf_socket_name_other(const char *prefix, const char *own, char name_out[GF_
 bool gf_socket_port_is_own(uint16_t port);
 /* Which user the other end is; false: the kernel does not know. */
 bool gf_socket_user(int fd, uint32_t *user_out);
-/* Is it this one itself? */
+/* Is it the user of this process? */
 bool gf_socket_is_own(int fd);
 
 #endif

@@ -365,7 +365,7 @@ TEST(a_rank_that_cannot_ask_where_it_runs_shares_no_core)
         .driver = &driver, .region = (void *)flags, .region_bytes = sizeof flags};
     struct gf_direct direct = {.flag_ranks = 2, .state = {.barriers = 1}};
     struct gf_coll coll = {
-        .link = &link, .size = 2, .tells_core = true, .own = {.direct = &direct}};
+        .link = &link, .size = 2, .publishes_core = true, .own = {.direct = &direct}};
     memset(flags, 0, sizeof flags);
     core_unknown = true;
     assert_int_equal(gf_direct_flags_poll(&coll, 1), GF_AGAIN);

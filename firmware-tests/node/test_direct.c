@@ -153,7 +153,7 @@ TEST(operations_that_follow_each_other_keep_apart)
 {
     operations_follow(0, 200);
     operations_follow(GF_DIRECT_SMALL_BYTES, 200);
-    for (uint64_t elems = 1; elems <= GF_DIRECT_BESIDE_BYTES / 4 + 1; elems++)
+    for (uint64_t elems = 1; elems <= GF_DIRECT_INLINE_BYTES / 4 + 1; elems++)
         operations_follow(GF_DIRECT_SMALL_BYTES, elems);
     operations_follow(1, 200);
 }
@@ -194,7 +194,7 @@ static void copies_stay(uint32_t elems)
 TEST(a_copy_stays_until_all_have_read_it)
 {
     copies_stay(40);
-    copies_stay(GF_DIRECT_BESIDE_BYTES / 4); /* beside the flag */
+    copies_stay(GF_DIRECT_INLINE_BYTES / 4); /* beside the flag */
 }
 
 static gf_status copy_fails(struct gf_queue *queue, gf_mem dst, gf_mem src, uint64_t size_bytes)
@@ -206,7 +206,7 @@ static gf_status copy_fails(struct gf_queue *queue, gf_mem dst, gf_mem src, uint
  * there. */
 TEST(a_copy_that_fails_ends_its_rank)
 {
-    static const uint64_t counts[] = {40, GF_DIRECT_BESIDE_BYTES / 4};
+    static const uint64_t counts[] = {40, GF_DIRECT_INLINE_BYTES / 4};
     struct gf_element_ops failing = *gf_element_ops_best();
     failing.copy = copy_fails;
     for (size_t n = 0; n < LENGTH(counts); n++) {

@@ -1,4 +1,4 @@
-/* Short answers about a context. */
+/* What other files ask of a context: small functions, most of them inline. */
 #ifndef GF_ACCESSORS_H
 #define GF_ACCESSORS_H
 
@@ -17,8 +17,8 @@ static inline bool gf_is_in_node(gf_algorithm algorithm)
 }
 
 gf_path gf_path_of(const gf_context *gf);
-/* This algorithm adds buffers up where the device has put them: in reach of the other devices, or
- * of the link; or there is nothing to add. */
+/* Does this algorithm add buffers in device memory, where the device has put them? It does where
+ * the other devices or the link reach that memory, and where there is nothing to add. */
 static inline bool gf_sums_async(const gf_context *gf, gf_algorithm algorithm)
 {
     if (!gf->on_device || (gf->world == 1)) return gf->on_device;
@@ -34,8 +34,8 @@ static inline bool gf_joins(const gf_context *gf)
 {
     return (gf->phase == GF_PHASE_JOIN) || (gf->phase == GF_PHASE_WARM);
 }
-/* The link may still be made anew, and moves what lies in its region: in a join, and before the
- * first has ended. */
+/* The link may still be made anew, which moves what lies in its region. That is so in a join, and
+ * before the first join has ended. */
 static inline bool gf_region_moves(const gf_context *gf)
 {
     return gf_joins(gf) || (gf->together_ns == 0);
@@ -45,15 +45,15 @@ static inline bool gf_step_is_whole(const gf_context *gf)
     return gf->step.state >= GF_STEP_WHOLE;
 }
 /* Do averaged gradients of this type still have loss scale, pre-scale and the number of ranks or
- * samples in them, which gf_update() takes out? 16-bit ones could underflow without. A trainer with
- * an optimizer of its own is given the average in every type. */
+ * samples in them, which gf_update() takes out? 16-bit gradients could underflow if they were taken
+ * out before. A trainer with an optimizer of its own gets the average in every type. */
 static inline bool gf_keeps_scale(const gf_context *gf, gf_type type)
 {
     if (gf->config.optimizer.kind == GF_OPTIMIZER_NONE) return false;
     return (type != GF_TYPE_F32) || gf->step.update_scales;
 }
-/* What failed is not this rank's own, and its drivers are open: there may be another
- * generation. */
+/* May there be another generation with this rank? The failure is not its own, and its drivers are
+ * open. */
 static inline bool gf_may_go_on(const gf_context *gf)
 {
     if ((gf->control == NULL) || gf_control_is_final(gf->control)) return false;
@@ -90,7 +90,7 @@ static inline uint64_t gf_now(gf_context *gf)
 {
     return gf_ticks_now(&gf->ticks);
 }
-/* The time that counts in deadlines, as of the poll under way: that in which this rank ran. */
+/* The time that deadlines count, as of the poll under way: only time in which this rank ran. */
 static inline uint64_t gf_awake(const gf_context *gf)
 {
     return gf->polled.at_ns - gf->polled.away_ns;

@@ -13,9 +13,9 @@ float gf_buffer_factor(const gf_context *gf)
     return (float)factor;
 }
 
-/* With GF_AVERAGE_SAMPLES the divisor is known only after the vote. Of 16-bit values all is then
- * taken out at once, in one rounding, unless what the wire held is too small for its average: that
- * must be looked at on its way from the wire. */
+/* With GF_AVERAGE_SAMPLES the divisor is known only after the vote. 16-bit gradients are then
+ * scaled once, after the vote, so that they are rounded once. But a factor above 1 is applied while
+ * unpacking, where values that leave the range of their type are counted. */
 float gf_unpack_factor(const gf_context *gf, gf_type type)
 {
     const float factor = gf_buffer_factor(gf);
@@ -45,8 +45,9 @@ static bool in_place(const struct gf_op *op)
     return op->plan.packed == op->plan.gradient;
 }
 
-/* Casts, scales and checks one slice. Where the rank that adds sees the values of all ranks, nobody
- * checks here: that would read all values once more, which takes longer than adding them. */
+/* Casts, scales and checks one slice. Where the rank that adds sees the values of all ranks, this
+ * rank does not check them: a check reads all values once more, which takes longer than adding
+ * them. */
 static gf_status dense_pack(gf_context *gf, struct gf_op *op)
 {
     const struct gf_buffer *buffer = gf_buffer_of(gf, op);
@@ -76,8 +77,9 @@ static gf_status dense_pack(gf_context *gf, struct gf_op *op)
     return GF_OK;
 }
 
-/* Gradients that keep their scale (gf_keeps_scale()) come as they are. What the wire held may be
- * too large for the gradient's type, or once its scale is undone: that is counted. */
+/* Gradients that keep their scale (gf_keeps_scale()) are unpacked as they come. A value of the
+ * wire can be too large for the gradient's type, or become so once its scale is undone: that is
+ * counted. */
 static gf_status dense_unpack(gf_context *gf, struct gf_op *op)
 {
     const struct gf_buffer *buffer = gf_buffer_of(gf, op);
@@ -121,11 +123,12 @@ const struct gf_op_kind gf_buffer_dense = {
     .done = gf_buffer_done,
 };
 
-/* What leaves the node, or any rank's device for the host, has the wire's type. Ranks that all
- * reach each other's memory, the host's or the devices', add what the appliance wrote, and none
- * casts all of it there and back; hierarchy casts what it sends. What one rank alone has goes
- * nowhere. Chunks are packed in any case. The same on all ranks, some of which may have no
- * device. */
+/* The type in which a buffer is summed. Whatever leaves the node, or leaves a device for the host
+ * on any rank, has the wire's type. Ranks that all reach each other's memory (the host's or the
+ * devices') add the gradients in the type in which the appliance wrote them, so no rank casts all
+ * of them there and back; hierarchy casts only what it sends. A single rank sends nothing, so it
+ * casts nothing. Chunks are always packed in the wire's type. The answer is the same on all ranks,
+ * although some of them may have no device. */
 static gf_type buffer_type(const gf_context *gf, const struct gf_buffer *buffer,
                            gf_algorithm algorithm)
 {
@@ -135,7 +138,8 @@ static gf_type buffer_type(const gf_context *gf, const struct gf_buffer *buffer,
                                                     : gf->config.exchange.wire;
 }
 
-/* Does whoever adds, or casts what leaves the node, see what this rank gives? */
+/* Does the rank that adds, or that casts what leaves the node, see the values that this rank
+ * gives? */
 static bool adder_checks(const gf_context *gf, const struct gf_op_plan *plan)
 {
     if ((plan->packed != plan->gradient) || (gf->world == 1)) return false;

@@ -33,12 +33,11 @@ void gf_buffer_done(gf_context *gf, struct gf_op *op, uint64_t now_ns);
 /* What reduced values are multiplied with so that they are the average: undoes loss scale and
  * pre-scale. */
 float gf_buffer_factor(const gf_context *gf);
-/* What of it unpacking multiplies gradients of this type with: all or, by 1, nothing. */
+/* The factor that unpacking applies to gradients of this type: gf_buffer_factor(), or 1. */
 float gf_unpack_factor(const gf_context *gf, gf_type type);
 
-/* Elements that one poll takes of packing, unpacking or committing: a slice of fp32, so that none
- * holds a poll up for longer than a slice does. A device is not held up: what it is given is
- * queued. */
+/* How many elements one poll packs, unpacks or commits. On the host it is a slice of fp32, so that
+ * none of these takes longer than a slice. On a device it is all: the work is only queued. */
 uint64_t gf_slice_elems(const gf_context *gf); /* in a slice */
 uint64_t gf_poll_elems(const gf_context *gf, uint64_t left);
 

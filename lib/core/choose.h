@@ -12,8 +12,8 @@ gf_algorithm gf_choose(const gf_context *gf, gf_collective collective, uint64_t 
 /* For vectors that the owner of the op reduces itself. */
 gf_algorithm gf_choose_reduced(const gf_context *gf, uint64_t bytes);
 
-/* From here on auto and direct mean direct where all ranks share memory (`shares`); else auto means
- * messages. After a reset, until that is known, messages serve both. */
+/* From here on auto and direct mean direct where all ranks share memory (`shares`); otherwise auto
+ * means messages. After a reset, until this call, both use messages. */
 void gf_choose_commit(gf_context *gf, bool shares);
 void gf_choose_reset(gf_context *gf);
 

@@ -158,8 +158,8 @@ gf_status gf_close(gf_context *gf)
     return ((status == GF_ERR_TIMEOUT) && (gf->error.code == GF_OK)) ? status : GF_OK;
 }
 
-/* How long the others may wait for this rank from now on: exchange.timeout, but 0 once it has stayed
- * at one position for exchange.patience. */
+/* How long the others may wait for this rank from now on: exchange.timeout, but 0 once it has
+ * stayed at one position for exchange.patience. */
 static uint64_t patience_ns(gf_context *gf)
 {
     struct gf_polled *polled = &gf->polled;

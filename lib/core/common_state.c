@@ -1,11 +1,10 @@
-/* The common state, once a new generation has begun: where some rank lags, weights, momentum,
- * selection, loss scale and step go from one rank that has them (the lead) to all by broadcast.
- * Histories are each rank's own.
- *
- * A rank lags by one step at most (the vote of the last step reached only some ranks), or by the
- * gf_update() of the same step. A rank that has come in has nothing. What a lagging rank had sent
- * in a sparse step that others have ended is applied there, so it is taken out of that rank's
- * history. What it had not sent of that step's gradient is lost with the step. */
+/* The common state at the begin of a generation. If some rank lags, one rank that has the state
+ * (the lead) broadcasts weights, momentum, selection, loss scale and step to all. Histories stay
+ * each rank's own. A rank that lags has missed one step at most, because the vote of the last step
+ * reached only some ranks; or it has missed the gf_update() of that step. A rank that has come in
+ * has nothing. In a sparse step that other ranks have ended, they have applied what the lagging
+ * rank had sent, so that rank takes it out of its history. What it had not sent of that step's
+ * gradient is lost with the step. */
 #include <string.h>
 
 #include "drivers/base/bytes.h"
@@ -53,9 +52,10 @@ static uint32_t words_flags(const gf_context *gf)
         &(struct gf_get){.at = (const unsigned char *)gf->change.words, .left = sizeof(uint32_t)});
 }
 
-/* Chunks of a step that this rank did not see the end of: the others have applied what it sent,
- * unless they skipped it. The lead's words are here, its selection is not yet. Once: where the
- * copying fails and begins anew, it may be. */
+/* Takes chunks out of this rank's history that it has sent in a step whose end it did not see: the
+ * others have applied them, unless they skipped the step. The lead's words have arrived, its
+ * selection has not. Runs once: if the copying fails and begins anew, the selection may have
+ * arrived. */
 static gf_status history_give_up(gf_context *gf)
 {
     struct gf_sparse *sparse = &gf->sparse;
@@ -82,7 +82,7 @@ static void part_post(gf_context *gf, uint32_t part, gf_mem data, uint64_t elem_
     GF_ASSERT(status == GF_OK);
 }
 
-/* The appliance's own, as many at once as there is room for. */
+/* Posts regions of config.state_extra, as many at once as there are requests. */
 static void extra_post(gf_context *gf)
 {
     struct gf_change *change = &gf->change;
@@ -99,7 +99,7 @@ static void extra_post(gf_context *gf)
     }
 }
 
-/* Their rests, a message at a time, which has come for those before; GF_OK: there is no more. */
+/* Posts one message of the rests; the message before it has arrived. GF_OK: there are no more. */
 static gf_status rests_post(gf_context *gf)
 {
     struct gf_change *change = &gf->change;
@@ -127,9 +127,9 @@ static void words_post(gf_context *gf)
     gf->change.sync_next = 1;
 }
 
-/* Whole pools travel, gaps included: a flat range of one is the same range of all. Momentum that is
- * each rank's own (as the words say) stays so; a rank that had not divided it yet has no share of
- * it. */
+/* Broadcasts whole pools, gaps included, so that a flat range of a pool is the same range on all
+ * ranks. Momentum that is each rank's own (the words say so) is not sent; a rank that had not
+ * divided it yet has no share of it. */
 _Static_assert(GF_OPTIMIZER_POOLS == 4, "a rank that comes in is given each pool here");
 static gf_status pools_post(gf_context *gf)
 {

@@ -8,7 +8,7 @@
 /* the context fails with the driver's fault */
 gf_status gf_device_failed(gf_context *gf, gf_operation operation);
 
-/* What is between the two makes the device current once at most. Where it cannot be left the
+/* Between these two calls the device is made current at most once. If it cannot be released the
  * context has failed. */
 static inline void gf_device_calls_begin(gf_context *gf)
 {
@@ -24,7 +24,8 @@ static inline void gf_device_calls_end(gf_context *gf, gf_operation operation)
 uint32_t gf_tensor_event(const gf_context *gf, uint32_t tensor);
 
 struct gf_queue gf_queue_own(gf_context *gf, gf_stream which);
-/* What `later` gets from here on waits for all that `earlier` holds; both are the context's own. */
+/* Work that is queued on `later` from here on waits for all that `earlier` holds now; both are
+ * queues of this context. */
 gf_status gf_queue_after(gf_context *gf, struct gf_queue *earlier, const struct gf_queue *later);
 /* The driver refused a stream of the appliance: logged and returned if the call was wrong, else the
  * context fails. */

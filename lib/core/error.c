@@ -11,9 +11,9 @@
 #include "lib/core/device_work.h"
 #include "lib/device/device.h"
 
-/* What has not ended by then is ended by dropping the link: over shared memory, everything that was
- * under way with a process that has died. It is short because every error is returned this much
- * later. A rank that continues makes a new link. */
+/* Requests that have not ended after this time are ended by dropping the link. Over shared memory
+ * these are all requests with a process that has died. The time is short because every error is
+ * returned that much later. A rank that continues makes a new link. */
 #define DRAIN_NS UINT64_C(200000000)
 
 void gf_context_mark(gf_context *gf)
@@ -34,7 +34,7 @@ static void error_fill(gf_context *gf, gf_status code, gf_operation operation, u
                                   .tensor = tensor};
 }
 
-/* A job that goes on without its dead recovers, or says why it does not. */
+/* Logs a warning if the job can go on without the dead rank, otherwise an error. */
 static void failure_log(const gf_context *gf)
 {
     bool goes_on = (gf->together_ns != 0) && gf_is_elastic(gf) && (gf->control != NULL) &&
@@ -45,17 +45,17 @@ static void failure_log(const gf_context *gf)
                 gf->error.text);
 }
 
-/* Of a failure like that the others may go on, and this rank with them, unless it is its own
- * fault. */
+/* Can another rank have caused this failure? Then the others may go on, and this rank with them,
+ * unless the coordinator finds that it is at fault. */
 static bool may_be_anothers(const gf_context *gf)
 {
     return (gf->world > 1) && ((gf->error.code == GF_ERR_TIMEOUT) ||
                                (gf->error.code == GF_ERR_LINK) || (gf->error.code == GF_ERR_PEER));
 }
 
-/* From here on nothing new starts. The coordinator is asked whose fault it is, unless it has sent
- * its finding already. Where this rank cannot continue in any case, the failure is only
- * reported. */
+/* From here on nothing new starts. This rank asks the coordinator who caused the failure, unless
+ * the finding is here already. If this rank cannot continue in any case it only reports the
+ * failure. */
 static void failing_begin(gf_context *gf, bool is_found)
 {
     gf_control_state state =
@@ -201,7 +201,7 @@ static bool drained(gf_context *gf, uint64_t now_ns)
 }
 
 /* Is the finding still awaited? Once it is here it is the error. */
-static bool asks(gf_context *gf)
+static bool finding_is_awaited(gf_context *gf)
 {
     if (!gf->failing.asks) return false;
     if (!gf_control_is_found(gf->control)) return true;
@@ -223,10 +223,10 @@ static bool writes(gf_context *gf, uint64_t now_ns)
     return gf->failing.writes;
 }
 
-/* A coordinator in this process has yet to report the cause to the others: once this call returns
- * the error, the program may stop polling. After a join that failed it waits for ranks that are
- * still on their way. */
-static bool tells_on(const gf_context *gf)
+/* Does a coordinator in this process still have to report the cause to other ranks? Once this call
+ * returns the error, the program may stop polling. After a failed join the coordinator waits for
+ * ranks that have not joined yet. */
+static bool must_report(const gf_context *gf)
 {
     bool joins = (gf->together_ns == 0);
     uint64_t most_ns = joins ? gf->config.rendezvous.join_timeout_ns : DRAIN_NS;
@@ -241,7 +241,8 @@ gf_status gf_failing_poll(gf_context *gf, uint64_t now_ns)
     if (gf->phase == GF_PHASE_FAILED) return gf->error.code;
     (void)gf->link->driver->progress(gf->link);
     if (gf->control != NULL) (void)gf_poll_control(gf);
-    is_asking = asks(gf); /* first, so that no rank waits for the report while this one writes */
+    /* first, so that no rank waits for the report while this one writes */
+    is_asking = finding_is_awaited(gf);
     if (writes(gf, now_ns) || is_asking) {
         gf->failing.begin_ns = gf_awake(gf);
         return GF_AGAIN;
@@ -255,7 +256,7 @@ gf_status gf_failing_poll(gf_context *gf, uint64_t now_ns)
             gf_link_cut(gf);
         (void)drained(gf, now_ns);
     }
-    if (tells_on(gf)) return GF_AGAIN;
+    if (must_report(gf)) return GF_AGAIN;
     gf->phase = GF_PHASE_FAILED;
     return gf->error.code;
 }

@@ -14,7 +14,7 @@ struct gf_failing {
     uint32_t link_peer; /* a link's fault named it: that edge is broken; GF_RANK_NONE */
 };
 
-/* gf_control_setup.edge_is_broken: the link's evidence. */
+/* gf_control_setup.edge_is_broken: asks the link for its evidence. */
 bool gf_edge_is_broken(void *context, uint32_t rank, struct gf_fault *fault_out);
 void gf_context_mark(gf_context *gf);        /* valid, and this process's */
 gf_operation gf_doing(const gf_context *gf); /* for errors: what is under way */
@@ -27,16 +27,17 @@ gf_status gf_enter_ill(gf_context *gf);
 __attribute__((format(printf, 6, 7))) gf_status gf_fail(gf_context *gf, gf_status code,
                                                         gf_operation operation, uint32_t peer,
                                                         uint32_t tensor, const char *format, ...);
-/* The same from a driver's fault. */
+/* The same, from the fault of a driver. */
 gf_status gf_fail_fault(gf_context *gf, const struct gf_fault *fault, gf_operation operation);
-/* what the coordinator has found */
+/* the same, from the finding of the coordinator */
 gf_status gf_fail_from(gf_context *gf, const struct gf_error *error);
 /* A refused call that leaves the context as it is: logged, not sticky. */
 __attribute__((format(printf, 3, 4))) gf_status gf_refuse(gf_context *gf, gf_status code,
                                                           const char *format, ...);
-/* One poll of FAILING. */
+/* One poll in phase FAILING: GF_AGAIN, or the error once nothing is under way any more. */
 gf_status gf_failing_poll(gf_context *gf, uint64_t now_ns);
-/* gf_close() while the culprit is asked for: what is known is logged, or nothing ever were. */
+/* For gf_close() while the finding is awaited: logs what is known, because otherwise nothing would
+ * be logged. */
 void gf_failing_cut(gf_context *gf);
 
 #endif

@@ -151,8 +151,8 @@ void gf_extra_load(const gf_context *gf, const unsigned char *from)
 #define STAGE_BYTES 65536u /* of rests in a message; no rest is larger */
 _Static_assert(BULK_BYTES <= STAGE_BYTES, "each rest fits");
 
-/* How much of a region goes from where it lies, in whole words. By its size alone: ranks have it on
- * other addresses, and make the same messages. */
+/* How many whole words of a region are sent from where it lies. This depends on its size alone:
+ * ranks have the region at different addresses, and must make the same messages. */
 static uint64_t bulk_bytes(const struct gf_state_extra *extra)
 {
     return (extra->bytes < BULK_BYTES) ? 0 : extra->bytes / WORD_BYTES * WORD_BYTES;

@@ -22,9 +22,10 @@ bool gf_step_is_unapplied(const gf_context *gf);
 uint64_t gf_extra_bytes(const gf_context *gf); /* of a saved state, each region on 8 bytes */
 void gf_extra_save(const gf_context *gf, unsigned char *to);
 void gf_extra_load(const gf_context *gf, const unsigned char *from);
-/* How regions travel, in messages of fp32 words that follow from their sizes: first each large one
- * from where it lies, in whole words; then the rests, which are small ones and the last bytes of
- * large ones, many in a message, through a stage in control memory. */
+/* How regions travel, in messages of fp32 words that follow from the sizes alone. First each large
+ * region is sent from where it lies, in whole words. Then the rests (small regions, and the last
+ * bytes of large ones) are copied to a stage in control memory, and many of them are sent in one
+ * message. */
 uint64_t gf_extra_stage_bytes(const struct gf_config *config);
 /* Words of the first such region from *next on, which is then after it; 0: there are no more. */
 uint64_t gf_extra_bulk(const gf_context *gf, uint32_t *next, gf_mem *data_out);

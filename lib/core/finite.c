@@ -52,7 +52,7 @@ static void first_put(const gf_context *gf, uint32_t rank, const struct gf_buffe
     if (key < *key_out) *key_out = key;
 }
 
-/* Of this rank's values. */
+/* Adds values of this rank that are not finite. */
 static void local_add(gf_context *gf, const struct gf_buffer *buffer, const struct gf_check *check)
 {
     gf->finite.local_count += check->bad_count;
@@ -64,7 +64,8 @@ static void sums_add(gf_context *gf, const struct gf_buffer *buffer, const struc
     first_put(gf, gf->rank, buffer, check, &gf->finite.first_sum);
 }
 
-/* Of all ranks' values in the blocks that this rank added: sum_n() says whose the first one was. */
+/* Adds values of all ranks that are not finite, in the blocks that this rank added: sum_n() says
+ * whose value was the first. */
 static void sources_add(gf_context *gf, const struct gf_op *op, const struct gf_buffer *buffer,
                         struct gf_check check)
 {
@@ -77,7 +78,8 @@ static void sources_add(gf_context *gf, const struct gf_op *op, const struct gf_
     first_put(gf, gf_rank_at(ranks, source), buffer, &check, &gf->finite.first_key);
 }
 
-/* Counters of a sparse buffer count packed elements: where the first one lies in the pool. */
+/* Counters of a sparse buffer count packed elements: translates the index of the first one to the
+ * pool. */
 static struct gf_check placed(const gf_context *gf, const struct gf_buffer *buffer,
                               const struct gf_check *check)
 {

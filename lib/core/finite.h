@@ -1,10 +1,11 @@
-/* Counts values that are not finite: what element ops meet while an operation packs, adds and
- * unpacks, and while chunks are scored, each in a counter of its own; and what that amounts to in a
- * step, for the vote.
+/* Counts values that are not finite. Element ops count what they meet while an operation packs,
+ * adds and unpacks, and while chunks are scored, each in a counter of its own. This file adds the
+ * counters up for the vote of the step.
  *
  * A device counts asynchronously, in its own memory, in counters that begin at "none". When an
- * operation ends one copy brings them to the host, and only where something was met are they set to
- * "none" again. On the host both are the same memory, and every call is done when it returns. */
+ * operation ends, one copy brings its counters to the host, and if any counted something they are
+ * set to "none" again. On the host both are the same memory, and every call is done when it
+ * returns. */
 #ifndef GF_FINITE_H
 #define GF_FINITE_H
 
@@ -29,11 +30,13 @@ struct gf_finite {
  * values that a device met where a sum was not finite, as sum_n() counts them. */
 typedef enum gf_count { GF_COUNT_PACKED, GF_COUNT_SUMMED, GF_COUNT_SOURCES, GF_COUNTS } gf_count;
 
-/* Of operation `index`, before its element ops; on a device they are at none. */
+/* Sets the counters of operation `index` to none, before its element ops; on a device they are at
+ * none. */
 void gf_finite_begin(gf_context *gf, uint32_t index);
-/* for element ops */
+/* the counter that element ops count in */
 struct gf_check *gf_finite_counter(const gf_context *gf, uint32_t index, gf_count which);
-/* On the host the same; on a device what came back (gf_device_counters_fetch(), lib/device/device.h). */
+/* On the host the same; on a device what came back (gf_device_counters_fetch(),
+ * lib/device/device.h). */
 struct gf_check *gf_finite_seen(const gf_context *gf, uint32_t index, gf_count which);
 
 void gf_finite_step(gf_context *gf); /* a step begins: none so far */

@@ -26,7 +26,7 @@
 #define GF_IDLE_NEAR_NS UINT64_C(3000000) /* between two long yields that went to the same work */
 #define GF_IDLE_SLICES 4u
 #define GF_IDLE_BAN_NS UINT64_C(25000000) /* no yields for so long after the first of them, .. */
-/* .. and at most: a slice of 4 ms is lost in so long */
+/* the longest ban: in this time one slice of 4 ms is lost */
 #define GF_IDLE_BAN_MAX_NS UINT64_C(3200000000)
 
 struct gf_idling {

@@ -30,7 +30,7 @@ static void bit_set(unsigned char *bits, uint32_t rank, bool is)
     bits[rank / 8] = (unsigned char)(is ? bits[rank / 8] | bit : bits[rank / 8] & ~bit);
 }
 
-/* Why ranks are not reached: what is known best. */
+/* Why ranks are not reached: the best explanation so far. */
 struct unreached {
     gf_status code; /* GF_OK: nothing is known */
     uint32_t peer;
@@ -96,7 +96,8 @@ static gf_status connecting(gf_context *gf)
     return GF_AGAIN;
 }
 
-/* Some peers a poll, all of them in turn until none is under way; GF_OK once all are connected. */
+/* Connects some peers a poll, and goes over all of them until none is under way; GF_OK once all are
+ * connected. */
 static gf_status peers_connect(gf_context *gf)
 {
     for (uint32_t i = 0; (i < CONNECTS_A_POLL) && (gf->warm.asked < gf->world); i++) {
@@ -120,8 +121,9 @@ static gf_status peers_connect(gf_context *gf)
     return gf_fail_fault(gf, &gf->link->fault, GF_OPERATION_JOIN);
 }
 
-/* Ranks that reach each other's memory share a machine: more of them than cores must not spin. A
- * launcher that binds each to one core shows none of the others'. */
+/* Ranks that reach each other's memory share a machine. If they are more than its cores they must
+ * not spin. A launcher that binds each rank to one core hides the other cores, so a set of one core
+ * counts as all cores. */
 static void neighbours_count(gf_context *gf)
 {
     uint32_t local = 1;
@@ -139,8 +141,8 @@ static void neighbours_count(gf_context *gf)
     gf->warm.met[GF_MET_WIRE] = gf->link->reaches_device ? 1 : 0;
 }
 
-/* On one node nothing reads the names of networks, so a wrong name would be found first on several
- * nodes. */
+/* On one node the names of networks are not used, so a wrong name would be found only once the job
+ * has several nodes. */
 static void unused_log(gf_context *gf, const char *key, const char *names)
 {
     if (gf->link->network || (gf->rank != 0) || (names[0] == '\0')) return;
@@ -158,7 +160,7 @@ static void unknown_weights_log(gf_context *gf)
                 "rank that joins later is given none");
 }
 
-/* Both are valid, and mostly a mistake. */
+/* Warns of tensors without elements or without a name: both are valid, and mostly a mistake. */
 static void odd_tensors_log(gf_context *gf)
 {
     uint32_t empty = 0;

@@ -14,10 +14,10 @@
 #include "lib/settings/with_error.h"
 #include "drivers/base/arithmetic.h"
 
-/* The most that any algorithm asks for in one op, as which one runs may differ from operation to
- * operation, for data of any size, as public requests may be larger than the pool, in each world
- * that it may have; and some for a world of one, whose link is opened like any other (its endpoint
- * address is made in staging). */
+/* The most messages and staging that an operation can need. Any algorithm may run, and public
+ * requests may be larger than the pool, so this is the maximum over all algorithms, data of any
+ * size, and all worlds up to world_max. A world of one needs some, too: its link is opened like any
+ * other, and its endpoint address is made in staging. */
 static struct gf_coll_need op_need(const struct gf_layout *layout)
 {
     const struct gf_config *config = &layout->config;
@@ -112,7 +112,7 @@ static void link_measure(struct gf_layout *layout)
     if (whole->memory_bytes != NULL) layout->link.memory_bytes = whole->memory_bytes(&setup);
 }
 
-/* But for the offer, and what is this process's alone. Texts are those of config. */
+/* All but the offer and what only this process has. Texts are those of config. */
 struct gf_control_setup gf_layout_control_setup(const struct gf_layout *layout,
                                                 const struct gf_config *config)
 {
@@ -178,7 +178,8 @@ static void parts_lay(struct gf_arena *control, const struct part *rows, size_t 
     }
 }
 
-/* The tables are the order of the region, front to back. What is not wanted has 0 bytes. */
+/* The tables list the parts in the order in which they lie in the region. A part that is not wanted
+ * has 0 bytes. */
 struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct gf_arena *control)
 {
     const struct gf_config *config = &layout->config;
@@ -234,7 +235,7 @@ struct gf_control_parts gf_layout_control(const struct gf_layout *layout, struct
     return parts;
 }
 
-/* Where the next bytes of a region lie. */
+/* Takes the next bytes of a region, and returns their offset. */
 static uint64_t offset_take(struct gf_arena *region, uint64_t size_bytes)
 {
     (void)gf_arena_take(region, size_bytes);
@@ -327,7 +328,7 @@ gf_status gf_layout_make(const struct gf_config *config, const struct gf_tensor 
     return GF_OK;
 }
 
-/* Not a part of gf_measure(), whose frame would have a second layout. */
+/* A function of its own: inlined, it would put a second layout on the stack of gf_measure(). */
 __attribute__((noinline)) gf_status gf_measure_with_error(const struct gf_config *config,
                                                           const struct gf_tensor *tensors,
                                                           uint32_t tensor_count, char *error_out,

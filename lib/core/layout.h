@@ -87,7 +87,7 @@ static inline const struct gf_link_driver *gf_link_whole(const struct gf_drivers
 {
     return (drivers->link->map != NULL) ? drivers->link : &gf_link_front;
 }
-/* Its texts are those of config, which is layout->config or a copy that stays. */
+/* The texts of the setup are those of config, which is layout->config or a copy that stays. */
 struct gf_link_setup gf_layout_link(const struct gf_layout *layout, const struct gf_config *config);
 struct gf_control_setup gf_layout_control_setup(const struct gf_layout *layout,
                                                 const struct gf_config *config);

@@ -3,7 +3,7 @@
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 
-/* Sums that do not depend on fusion would no longer be doubling's. */
+/* With exchange.deterministic, hierarchy would change the sums that doubling gives. */
 bool gf_nodes_wanted(const struct gf_config *config)
 {
     if (config->exchange.algorithm == GF_ALGORITHM_HIERARCHY) return true;

@@ -12,14 +12,16 @@ struct gf_nodes {
     bool used;
 };
 
-/* Fills in this rank's row of the table; then, once they are summed over all ranks, finds which ranks make up
- * which node. Where some rank does not share memory with its whole node, that is an error that
- * names it if hierarchy was asked for by name; auto does without hierarchy. */
+/* Does this configuration need to know which ranks share memory? */
 bool gf_nodes_wanted(const struct gf_config *config);
-/* auto took hierarchy, though the links of all ranks read their devices' memory: good only where
- * some node sums from device to device. */
+/* True if auto chose hierarchy although the links of all ranks read device memory. That pays only
+ * where some node sums from device to device. */
 bool gf_nodes_need_peers(const gf_context *gf);
+/* Fills in this rank's row of the table. */
 void gf_nodes_reach_find(gf_context *gf);
+/* After the rows of all ranks were summed: finds which ranks make up which node. A rank that does
+ * not share memory with its whole node is an error that names it, if hierarchy was asked for by
+ * name; auto does without hierarchy. */
 gf_status gf_nodes_commit(gf_context *gf);
 
 #endif

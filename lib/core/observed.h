@@ -11,8 +11,8 @@ struct gf_trace {
     uint64_t begin_ns; /* of the first step; 0: none */
 };
 
-/* Of a rank, the same on all ranks: in how many steps it was the last by the vote, and by how long
- * in all. */
+/* Of one rank, equal on all ranks: in how many steps the vote found it to be the last, and its
+ * delays in total. */
 struct gf_late {
     uint64_t steps;
     uint64_t ns;

@@ -10,20 +10,20 @@
 
 /* ---- taking ---- */
 
-/* Data of up to this size takes direct's form with one barrier. More of it does where ranks share
- * cores, because each barrier costs every rank a time slice of its core. */
+/* Data up to this size takes the variant of direct with one barrier. Where ranks share cores the
+ * limit is higher, because each barrier costs every rank a time slice of its core. */
 #define SMALL_BYTES 1024u
 #define SMALL_OVERSUBSCRIBED_BYTES 4096u
 
-/* A plan with a reduce() of its own takes the form with one barrier up to the most that this has:
- * the vote always, small minima and maxima. */
+/* A plan with a reduce() of its own takes the variant with one barrier up to the largest size that
+ * this has: always for the vote, and for small minima and maxima. */
 static uint32_t small_bytes(const gf_context *gf, const struct gf_coll *coll)
 {
     if (coll->plan.reduce != NULL) return GF_DIRECT_SMALL_BYTES;
     return gf->wait_state.oversubscribed ? SMALL_OVERSUBSCRIBED_BYTES : SMALL_BYTES;
 }
 
-/* What an algorithm in a node wants, wherever data lies. */
+/* Sets what an algorithm within a node needs, wherever data lies. */
 static void in_node_set(const gf_context *gf, struct gf_op *op)
 {
     const struct gf_buffer *buffer = op->plan.buffer;
@@ -46,7 +46,8 @@ static void in_node_set(const gf_context *gf, struct gf_op *op)
         (own->mixed && (buffer->chunk_count == 0)) ? (gf_type)buffer->type : op->coll.plan.type;
 }
 
-/* What depends on where data lies, for host memory; gf_device_op_set() is for a device's. */
+/* Sets what depends on where data lies, for host memory; gf_device_op_set() does it for device
+ * memory. */
 static void host_set(gf_context *gf, struct gf_op *op)
 {
     struct gf_coll *coll = &op->coll;
@@ -78,13 +79,13 @@ static void coll_set(gf_context *gf, struct gf_op *op)
         host_set(gf, op);
 }
 
-/* May an operation be taken? With L = GF_DIRECT_OPS_MAX, operation k uses a row of
- * flags in shared memory that operation k + 2L uses again (gf_direct_slots_at()). No peer may still
- * read them then. Therefore an operation waits while one that is L before it, or more, is under
- * way. A rank that takes k + 2L has ended k + L; for that each peer had begun k + L; and so each
- * peer had ended k, by the same rule. An operation of hierarchy takes two of these numbers, for a
- * barrier in the node before its messages and one after: through them its flags are those of an
- * operation of direct, whatever is sent between nodes. */
+/* May an operation be taken? With L = GF_DIRECT_OPS_MAX, operation k uses a row of flags in shared
+ * memory that operation k + 2L uses again (gf_direct_slots_at()). No peer may still read them then.
+ * Therefore an operation waits while one that is L before it, or more, is under way. A rank that
+ * takes k + 2L has ended k + L; for that each peer had begun k + L; and so each peer had ended k,
+ * by the same rule. An operation of hierarchy takes two of these numbers, for a barrier in the node
+ * before its messages and one after: through them its flags are those of an operation of direct,
+ * whatever is sent between nodes. */
 static bool flags_are_free(gf_context *gf)
 {
     struct gf_op_table *table = &gf->under_way;
@@ -327,8 +328,8 @@ static gf_status op_progress(gf_context *gf, struct gf_op *op, uint64_t now_ns, 
     return status;
 }
 
-/* An operation that has ended reports that this rank computes. Where another one was polled before
- * it and waits, that one is reported. */
+/* An operation that has ended reports that this rank computes. If another operation was polled
+ * before it and waits for a rank, that wait is reported instead. */
 static void waits_for_update(gf_context *gf)
 {
     for (uint32_t left = gf->under_way.busy; left != 0; left &= left - 1) {
@@ -409,7 +410,7 @@ void gf_ops_reset(gf_context *gf)
         coll->ranks = NULL;
         coll->size = gf->world;
         coll->index = gf->rank;
-        coll->tells_core = !gf->link->driver->simulated;
+        coll->publishes_core = !gf->link->driver->simulated;
         coll->timeout_ns = gf->config.exchange.timeout_ns;
         coll->slice_bytes = gf->config.exchange.slice_bytes;
         coll->window = gf->config.link.window;

@@ -36,7 +36,7 @@ typedef enum gf_op_state {
     GF_OP_UNPACKED
 } gf_op_state;
 
-/* What the owner of an operation sets beside the plan of its collective. 0 means "none". */
+/* What the owner of an operation sets in addition to the plan of its collective. 0 means "none". */
 struct gf_op_plan {
     const struct gf_op_kind *kind;
     gf_operation operation; /* for errors and the trace */

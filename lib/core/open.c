@@ -83,7 +83,7 @@ static void exchange_open(const struct gf_layout *layout, gf_context *gf)
     gf_ops_reset(gf);
 }
 
-/* In the host's memory, or where the device has put them. */
+/* Sets the addresses of the pools, which lie in the host's memory or in the device's. */
 static void pools_lay(gf_context *gf, const struct gf_layout *layout,
                       const struct gf_control_parts *parts)
 {
@@ -114,7 +114,8 @@ static gf_status gpu_open(const struct gf_layout *layout, const struct gf_contro
     return status;
 }
 
-/* At which addresses of this host the link listens, beside that on the way to the coordinator. */
+/* The addresses of this host at which the link listens, in addition to the one that leads to the
+ * coordinator. */
 static void data_addrs_set(const struct gf_layout *layout, struct gf_link_setup *setup)
 {
     struct gf_addr to = {.family = 0};
@@ -158,7 +159,7 @@ static uint64_t elems_of(const gf_context *gf)
     return count;
 }
 
-/* What the appliance adds to the state: the hash tells that it differs, the text where. */
+/* Adds state_extra to the offer: by the hash other ranks see that it differs, by the text where. */
 static void offer_extra_add(const struct gf_config *config, struct gf_offer *offer)
 {
     uint64_t hash = gf_extra_hash(config);
@@ -174,7 +175,8 @@ uint64_t gf_grace_ns(uint64_t timeout_ns)
     return (timeout_ns / 4 > least_ns) ? timeout_ns / 4 : least_ns;
 }
 
-/* What is left of a timeout beside the grace is for answers of ranks on cores that are shared. */
+/* gf_grace_ns() is a part of the timeout. The rest is the time for answers of ranks that share
+ * cores; below this timeout it may be too short for a finding. */
 #define PROVEN_NS UINT64_C(100000000)
 static void short_timeout_log(const gf_context *gf)
 {
@@ -207,7 +209,7 @@ static uint64_t begun(void *context)
     return gf->under_way.taken;
 }
 
-/* Its setups are not on the stack while the layout is made. */
+/* Not inlined, so that its setup is not on the stack while the layout is made. */
 __attribute__((noinline)) static gf_status control_open(const struct gf_layout *layout, void *state,
                                                         gf_context *gf, struct gf_fault *fault_out)
 {

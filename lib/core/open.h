@@ -43,7 +43,7 @@ struct gf_opening {
 /* One poll of join and warm-up: GF_OK once the context could be used. A failure is the
  * context's. */
 gf_status gf_join_progress(gf_context *gf, uint64_t now_ns);
-/* The context failed before it could reach anybody: it holds nothing but its error. */
+/* The context failed before it could reach another rank: it holds nothing but its error. */
 gf_status gf_open_fail(gf_context *gf, gf_status status, const struct gf_fault *fault);
 /* Offsets in the exchange region. */
 /* Squares of tensors that a device brings to the host at a time (lib/optimizer/clip.c). */
@@ -62,11 +62,13 @@ void gf_exchange_lay(gf_context *gf);
 
 /* relink.c. Opens the context's link, of the generation of now, without a network. */
 gf_status gf_link_open(gf_context *gf, struct gf_fault *fault_out);
-/* This is a rank of that generation from here on. The link is made anew for it, unless it was
- * opened for just that, and tells its endpoint, which lies in an operation's staging. */
+/* From here on this process is a rank of that generation. Makes a new link for it, unless the link
+ * was opened for just this generation. *endpoint_out is the endpoint address, in an operation's
+ * staging. */
 gf_status gf_link_renew(gf_context *gf, const struct gf_generation *to, const void **endpoint_out,
                         size_t *bytes_out, struct gf_fault *fault_out);
-/* Ends connections that are half made, and all requests. The region may be another one. */
+/* Ends all requests and all connections that are being made. The region may be another one
+ * afterwards. */
 void gf_link_cut(gf_context *gf);
 void gf_drivers_close(gf_context *gf); /* those that are open */
 

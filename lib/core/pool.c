@@ -31,7 +31,7 @@ static gf_status type_refuse(const struct gf_tensor *tensor, uint32_t index, con
                             index, name, (int)tensor->type, allowed);
 }
 
-/* It would begin at element `first`. */
+/* May this tensor, which would begin at element `first`, be in the pool? */
 static gf_status tensor_check(const struct gf_tensor *tensor, uint32_t index, uint64_t first,
                               char *error_out)
 {
@@ -83,8 +83,9 @@ static gf_status order_check(const struct gf_config *config, const struct gf_ten
     return GF_OK;
 }
 
-/* Into how many buffers a run is cut, and how long each but the last is. As `most` is a multiple of
- * what lengths are rounded to, two runs together never make more buffers than each by itself. */
+/* Into how many buffers a run is cut, and how long each but the last is. `most` is a multiple of
+ * what lengths are rounded to. Therefore two runs together never make more buffers than each by
+ * itself. */
 static uint32_t run_buffers(const struct gf_config *config, uint64_t elem_count,
                             uint64_t *length_out)
 {
@@ -116,8 +117,8 @@ struct walk {
     uint64_t buffer_count;        /* of all runs, this one too */
 };
 
-/* Where a tensor begins: a part, or a type in it, on an alignment of its own; a small tensor
- * without a gap. */
+/* Where a tensor begins: aligned where a part, or a type within a part, begins; else aligned if it
+ * is large, and without a gap if it is small or if pool_order is set. */
 static uint64_t walk_first(const struct walk *walk, const struct gf_tensor *tensor)
 {
     bool is_packed =
@@ -142,8 +143,8 @@ static void walk_put(const struct walk *walk, uint32_t index, const struct gf_te
     walk->table[walk->slot].at_slot = index;
 }
 
-/* A tensor has been placed: how many buffers its run makes now. With pool_order runs are not known
- * here, since they follow the order of backward: each tensor counts as one by itself, and there are
+/* Counts the buffers of the run after a tensor was placed. With pool_order the runs are not known
+ * here, because they follow the order of backward: then each tensor counts as a run, and there are
  * at most as many buffers. */
 static void walk_count(struct walk *walk, uint64_t first, uint64_t elem_count)
 {

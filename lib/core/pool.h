@@ -61,10 +61,10 @@ gf_status gf_pool_layout(const struct gf_config *config, const struct gf_tensor 
                          uint32_t tensor_count, struct gf_pool_tensor *table,
                          struct gf_pool_sizes *sizes_out, char *error_out);
 
-/* A buffer of more bytes is cut. This is exchange.cut_bytes, but at least fuse_bytes, and so much
- * that a rank's block of a ring is at least a slice: with hundreds of ranks the latency of its
- * rounds is what a buffer costs. It is computed for the job's first world, so that a smaller world
- * does not need more buffers. */
+/* A buffer of more bytes is cut. This is exchange.cut_bytes, but at least fuse_bytes, and large
+ * enough that each block of a ring is at least a slice: with hundreds of ranks a buffer costs
+ * mostly the latency of its rounds. It is computed for the first world of the job, so that a
+ * smaller world does not need more buffers. */
 static inline uint64_t gf_pool_cut_bytes(const struct gf_config *config)
 {
     uint64_t cut = config->exchange.cut_bytes;

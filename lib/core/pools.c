@@ -6,8 +6,8 @@ static gf_mem mem(const void *address)
     return (gf_mem)(uintptr_t)address;
 }
 
-/* On a device as many chunks of the usual 32 Ki as the largest of today has room for blocks that
- * score: 2 on each of 132 to 148 multiprocessors. */
+/* Scratch memory for as many chunks of the usual 32 Ki elements as the largest GPU of today scores
+ * at once: two blocks on each of 132 to 148 multiprocessors. */
 #define SCRATCH_ELEMS (UINT64_C(10) << 20)
 
 static uint64_t scratch_elems(const struct gf_layout *layout)

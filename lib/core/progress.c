@@ -2,11 +2,11 @@
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 
-/* A look at the control channel is a system call: not at each poll of one that spins, but soon for
- * one that polls only between layers. */
+/* Reading the control channel is a system call. A rank that spins does not make it at each poll; a
+ * rank that polls only between layers makes it soon. */
 #define CONTROL_EVERY 64u
 #define CONTROL_EVERY_NS UINT64_C(1000000)
-/* The same for the link while no message is awaited: one look takes as long as a small operation
+/* The same for the link while no message is awaited: polling it takes as long as a small operation
  * through memory. */
 #define PROGRESS_EVERY_NS UINT64_C(200000)
 
@@ -46,7 +46,8 @@ static void patience_have(gf_context *gf, uint64_t now_ns)
         gf_ops_patient(gf, from, now_ns + left_ns - timeout_ns);
 }
 
-/* A rank has closed, and this one is in a step that the closed rank did not end: no rank can. */
+/* A rank has closed, and this rank is in a step that the closed rank did not end. No rank can end
+ * that step. */
 static gf_status closed_check(gf_context *gf)
 {
     uint32_t rank;

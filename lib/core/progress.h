@@ -1,4 +1,5 @@
-/* What every poll moves beside its own work: the link, the control channel, signs of life. */
+/* What every poll moves in addition to its own work: the link, the control channel, signs of
+ * life. */
 #ifndef GF_PROGRESS_H
 #define GF_PROGRESS_H
 
@@ -20,9 +21,9 @@ struct gf_polled {
     uint64_t still_ns;
 };
 
-/* Each poll begins here: what time it is. Of a gap since the poll before at most GF_GAP_NS counts
- * against others, or a quarter of exchange.timeout where that is less. The rest moves this rank's
- * deadlines, whether its process, machine or clock stood still. */
+/* Each poll begins here and reads the time. Of the gap since the poll before, at most GF_GAP_NS
+ * counts against other ranks, or a quarter of exchange.timeout where that is less. Deadlines of
+ * this rank are extended by the rest, because its process, machine or clock stood still. */
 #define GF_GAP_NS UINT64_C(250000000)
 uint64_t gf_poll_begin(gf_context *gf);
 

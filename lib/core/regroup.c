@@ -18,7 +18,8 @@
 #include "lib/core/extra.h"
 #include "lib/device/device.h"
 
-/* so that the coordinator, which counts from its own begin, says first what was lacking */
+/* later than the coordinator's own deadline, so that its text, which names what was lacking, comes
+ * first */
 #define LATE_NS UINT64_C(2000000000)
 
 static bool has_failed(const gf_context *gf)
@@ -26,8 +27,8 @@ static bool has_failed(const gf_context *gf)
     return (gf->phase == GF_PHASE_FAILING) || (gf->phase == GF_PHASE_FAILED);
 }
 
-/* A context that fails may still write its step to the end: so this is looked at anew once it has
- * failed. */
+/* Sets this rank's progress. Called again once the context has failed, because a failing context
+ * may still write its step to the end. */
 static void own_progress_set(gf_context *gf)
 {
     gf->change.own.steps = gf_steps(gf);
@@ -56,8 +57,9 @@ gf_status gf_generation_enter(gf_context *gf, const struct gf_generation *to,
 
 /* ---- the states ---- */
 
-/* It counts from the begin, and from each generation that was reached since: the next one may fail
- * before it is of use, and what the coordinator awaits then counts from there. */
+/* Sets the deadline of a regroup: at its begin, and again at each generation that it reaches,
+ * because that generation may fail before a step and the coordinator then starts its own deadline
+ * anew. */
 static void deadline_set(gf_context *gf)
 {
     gf->change.deadline_ns = gf_awake(gf) + gf->config.rendezvous.join_timeout_ns + LATE_NS;
@@ -194,7 +196,8 @@ static gf_status await_progress(gf_context *gf)
     return (gf_generation_enter(gf, &to, &fault) < 0) ? unlinked(gf, &fault) : GF_AGAIN;
 }
 
-/* What a device is given works late, so nothing is said of it. */
+/* Asks the coordinator for the next list. First it tells its peers that it writes no more into
+ * their memory; a rank with a device does not, because queued copies may still run. */
 static void await_begin(gf_context *gf, bool planned)
 {
     if (!gf->on_device && (gf->link->driver->quiesce != NULL)) gf->link->driver->quiesce(gf->link);

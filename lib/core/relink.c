@@ -55,7 +55,8 @@ void gf_link_cut(gf_context *gf)
     if (registered) (void)gf_device_region_open(gf);
 }
 
-/* For the generation of now, with that network; `is_new`: another one than it was opened for. */
+/* Prepares the link for the current generation, with that network. `is_new`: the link was opened
+ * for another generation, so it is reset. */
 static gf_status link_make(gf_context *gf, gf_network network, bool is_new,
                            struct gf_fault *fault_out)
 {

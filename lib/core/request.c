@@ -41,7 +41,7 @@ static struct gf_pending *pending_take(gf_context *gf)
     return &gf->requests.of[index];
 }
 
-/* In memory of the device: the library's, or the appliance's own. */
+/* Does data lie in memory of the device, which may be the library's or the appliance's own? */
 static bool is_on_device(const gf_context *gf, gf_mem data)
 {
     if (!gf->on_device || gf_device_holds(gf, data)) return gf->on_device;
@@ -186,7 +186,7 @@ static gf_status request_reduce(void *arg, gf_mem dst, gf_mem src, uint64_t elem
     return GF_OK;
 }
 
-/* The only place that names the function which reduces: a program that only sums does not link
+/* The only reference to the function which reduces, so a program that only sums does not link
  * it. */
 gf_status gf_allreduce_by(gf_context *gf, gf_reduction reduction, gf_mem data, uint64_t elem_count,
                           gf_type type, struct gf_request *request)
@@ -229,9 +229,9 @@ gf_status gf_barrier(gf_context *gf, struct gf_request *request)
     return post(gf, call, 0, 0, GF_TYPE_F32, request);
 }
 
-/* The request's number, which stands in the tag where a buffer's does, so that calls with other arguments do not meet: two that only
- * differ in a type of the same size or in the root would otherwise end well with wrong values. Of
- * the root eight bits are in it. */
+/* The request's number, which stands in the tag where a buffer's does, so that calls with other
+ * arguments do not meet: two that only differ in a type of the same size or in the root would
+ * otherwise end well with wrong values. Of the root eight bits are in it. */
 static uint32_t pending_number(const struct gf_pending *pending)
 {
     _Static_assert((GF_COLL_BARRIER < 8) && (GF_TYPE_COUNT <= 4), "three bits and two");
@@ -325,8 +325,8 @@ gf_status gf_request_progress(gf_context *gf, void *pending)
                : GF_AGAIN;
 }
 
-/* Nothing is wrong but that there is no such request, or the context fails, and polls are what
- * makes that end. */
+/* The slow path of request_enter(): there is no such request, or the context fails and this poll
+ * moves the failure on. */
 static struct gf_pending *request_seek(gf_context *gf, const struct gf_request *request,
                                        const char *call, gf_status *status_out)
 {

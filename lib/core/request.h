@@ -11,7 +11,7 @@ typedef enum gf_request_state {
     GF_REQUEST_ENDED
 } gf_request_state;
 
-/* What is asked for, in a register. */
+/* What the caller asks for. It fits a register. */
 struct gf_call {
     uint16_t operation;  /* gf_operation */
     uint16_t collective; /* gf_collective */
@@ -41,8 +41,8 @@ struct gf_requests {
     gf_status (*reduce)(void *pending, gf_mem dst, gf_mem src, uint64_t elem_count);
 };
 
-/* Queues without looking at the phase (warm.c posts before the context is ready). GF_FULL: no entry is
- * free, and nothing was queued. */
+/* Queues without looking at the phase (warm.c posts before the context is ready). GF_FULL: no entry
+ * is free, and nothing was queued. */
 gf_status gf_request_post(gf_context *gf, struct gf_call call, gf_mem data, uint64_t elem_count,
                           gf_type type, struct gf_request *request);
 /* Between steps: moves all requests; returns the state of this one, a gf_pending.

@@ -139,7 +139,8 @@ static gf_status rejoin_check(const struct gf_layout *layout, char *error_out)
     return gf_config_refuse(error_out, GF_ERR_CONFIG, "rendezvous.rejoin: %s", wrong);
 }
 
-/* In a job of one rank no name is resolved; this one is the same everywhere. */
+/* Does it lead to this host only? In a job of one rank no name is resolved, but localhost is the
+ * same on every host. */
 static bool leads_nowhere(const char *address)
 {
     static const char here[] = "localhost:";

@@ -61,8 +61,8 @@ static void buffers_start(gf_context *gf)
     }
 }
 
-/* Divides gradients of dense buffers that do not keep their scale by what only the vote knows, and
- * by what unpacking left in them; about a slice a poll. */
+/* Divides gradients of dense buffers that do not keep their scale by what only the vote knows and
+ * by what unpacking left in them. One poll does about a slice. */
 static gf_status samples_divide(gf_context *gf, float factor)
 {
     struct gf_step *step = &gf->step;
@@ -175,9 +175,9 @@ static gf_status step_advance(gf_context *gf, uint64_t now_ns)
     return GF_OK;
 }
 
-/* Half of a history would have this step's gradients, and the step begun anew would add them again.
- * All that it needs is here, so the rest is written while the context fails: the step is whole,
- * without its gf_update(). */
+/* Writes the rest of a sparse step while the context fails. Otherwise a part of the history would
+ * hold this step's gradients, and the repeated step would add them again. All that is needed is
+ * here. The step is whole afterwards, without its gf_update(). */
 bool gf_step_is_cut(const gf_context *gf)
 {
     return gf_may_go_on(gf) && (gf->phase == GF_PHASE_STEP) && (gf->step.state == GF_STEP_AGREED) &&
@@ -309,9 +309,9 @@ static gf_status tensors_count_in(gf_context *gf, uint32_t first, uint32_t count
     return gf_step_progress(gf, NULL) < 0 ? gf->error.code : GF_OK;
 }
 
-/* The step has failed, and the ranks still ask each other whose fault it is. Who declares a tensor
- * meanwhile hears nothing yet, as gf_step_wait() does: a caller that gave up at the first error and
- * closed would never learn the culprit. */
+/* The step has failed, and the coordinator has not yet found who caused it. A call that declares a
+ * tensor does not return the error before the finding is here, as gf_step_wait() does not: a caller
+ * that closed at the first error would never learn the culprit. */
 static bool culprit_is_asked_for(const gf_context *gf)
 {
     return (gf_own(gf) == GF_OK) && (gf->phase == GF_PHASE_FAILING);
@@ -323,8 +323,7 @@ static gf_status culprit_ask(gf_context *gf)
     return (status == GF_AGAIN) ? GF_OK : status;
 }
 
-/* False: *answer_out is what the call returns, GF_OK where a culprit is asked for in place of
- * it. */
+/* False: *answer_out is what the call returns, which is GF_OK while the finding is awaited. */
 static bool may_declare(gf_context *gf, uint32_t first, uint32_t count, const char *call,
                         gf_status *answer_out)
 {
@@ -337,8 +336,8 @@ static bool may_declare(gf_context *gf, uint32_t first, uint32_t count, const ch
     return *answer_out >= 0;
 }
 
-/* Their event says when tensors first .. first + count - 1 are computed; 0: the library's, behind
- * what their queue holds now. */
+/* Declares tensors first .. first + count - 1. `event` says when they are computed; 0: the library
+ * records its own event after what their queue holds now. */
 static gf_status tensors_declare(gf_context *gf, uint32_t first, uint32_t count,
                                  gf_queue_handle queue, gf_event_handle event, const char *call)
 {
@@ -434,9 +433,9 @@ gf_status gf_tensor_skip(gf_context *gf, uint32_t tensor)
     return tensors_count_in(gf, tensor, 1);
 }
 
-/* A rank that does not poll after its last tensor makes all others wait alike, so their waiting
- * does not show which rank it was. That rank itself knows, and counts the time here. The pauses of
- * an idle rank are shorter. */
+/* A rank that does not poll after its last tensor makes all others wait equally, so their waits do
+ * not show which rank it was. That rank itself knows, and counts the time here. The pauses of an
+ * idle rank are shorter than what is counted. */
 static void still_note(gf_context *gf, uint64_t now_ns)
 {
     uint64_t since_ns =

@@ -54,11 +54,11 @@ struct gf_step {
  * have multiplied its loss with it. */
 gf_status gf_scale_check(gf_context *gf, const char *call);
 gf_status gf_scale_step(gf_context *gf, bool skipped); /* loss_scale.c: a step has ended */
-/* A whole step that the vote let pass is skipped after all, on each rank that asks for its norm: it
- * is `norm`, which clipping can do nothing with. */
+/* Skips a whole step that the vote did not skip, on each rank that asks for the norm: the norm is
+ * `norm`, to which gradients cannot be clipped. */
 gf_status gf_step_drop(gf_context *gf, double norm);
-/* A failure found this rank in the middle of a commit: is there a rest to be written? The next
- * slice of it; GF_AGAIN: there is more. */
+/* A failure found this rank in a commit. Writes the next slice of the rest; GF_AGAIN: there is
+ * more. */
 bool gf_step_is_cut(const gf_context *gf);
 gf_status gf_step_write(gf_context *gf);
 /* Moves everything under way in a step, failing too; for gf_wait(). arg is not used. Inside of a

@@ -9,8 +9,8 @@
 #include "lib/core/choose.h"
 #include "lib/core/vote.h"
 
-/* Adds two words as doubles. Every rank adds the same two at a time, so all get the same bits; of
- * two NaNs a CPU keeps the first. */
+/* Adds two words as doubles. Every rank adds the same two, but a CPU that adds two NaNs returns the
+ * first one, so NaNs are made equal: all ranks get the same bits. */
 static void metric_add(uint64_t *into, const uint64_t *from)
 {
     double sum;
@@ -84,7 +84,7 @@ void gf_skip_none(gf_context *gf)
         memset(gf->observed.skips, 0, sizeof gf->observed.skips);
 }
 
-/* A cause that stays would fill the log, and a thousand equal lines say no more than one. */
+/* Limits the warnings: a lasting cause would fill the log with equal lines. */
 bool gf_skip_is_news(gf_context *gf, uint32_t reason, char text_out[GF_SKIP_TEXT_BYTES])
 {
     struct gf_skips *skips = &gf->observed.skips[reason];
@@ -139,9 +139,10 @@ static void sum_log(gf_context *gf, const uint64_t *words)
         gf->tensors[location.tensor].name, (unsigned long long)location.elem, help, many);
 }
 
-/* A run learns worse, and nothing shows why, where ranks have other weights than the program
- * believes: a rank that did not call gf_step_samples() counts as one sample, and with the mean over
- * ranks no samples count. The warning comes at the first, second, fourth .. such step. */
+/* Warns where ranks weigh samples differently from what the program believes; training gets worse
+ * and nothing else shows why. A rank that did not call gf_step_samples() counts as one sample, and
+ * with the mean over ranks samples do not count. The warning comes at the first, second, fourth ..
+ * such step. */
 static void samples_log(gf_context *gf, const uint64_t *words)
 {
     const uint32_t said = (uint32_t)(words[GF_VOTE_WAITING] >> GF_VOTE_SAID_BIT);

@@ -44,9 +44,9 @@ bool gf_vote_post(gf_context *gf);
 #define GF_SKIP_TEXT_BYTES 64u
 bool gf_skip_is_news(gf_context *gf, uint32_t reason, char text_out[GF_SKIP_TEXT_BYTES]);
 void gf_skip_none(gf_context *gf); /* this step was not */
-/* After the vote. GF_ERR_MISMATCH: ranks are in different steps, because they have loaded states of
- * different ones. Messages carry the step in their tag; in the memory of a node only this shows
- * it. */
+/* After the vote. GF_ERR_MISMATCH: ranks are in different steps, because they have loaded saves of
+ * different steps. Messages carry the step in their tag, so there a difference shows earlier;
+ * shared memory has no tags, so there only this check finds it. */
 gf_status gf_vote_check(gf_context *gf);
 
 #endif

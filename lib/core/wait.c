@@ -9,9 +9,11 @@
 
 #define SLEEP_NS UINT64_C(10000000)     /* longest sleep: deadlines are looked at this often */
 #define QUIET_SLEEP_NS UINT64_C(100000) /* the same where something is awaited that wakes nobody */
-/* looks for a flag in one poll: ten microseconds, then link and control channel again */
+/* how often one poll looks for a flag: about ten microseconds, then it looks at link and control
+ * channel */
 #define SPINS 400u
-/* at ranks of other cores: a part of what it takes to give this one away */
+/* the same where ranks share cores: these looks take a part of the time that giving the core away
+ * takes */
 #define SPINS_OVERSUBSCRIBED 32u
 
 static uint64_t sleep_ns(const gf_context *gf, uint64_t longest_ns)
@@ -65,8 +67,8 @@ static uint32_t shared_index(const gf_context *gf)
     return gf->nodes.used ? gf->nodes.of.local_index : gf->rank;
 }
 
-/* In two calls, with a poll between them: a flag that was set before the sleep was announced wakes
- * no rank. */
+/* Two calls, with a poll between them: a flag that was set before the sleep was announced wakes no
+ * rank, so the poll checks for it. */
 static void sleep_on_flags(gf_context *gf)
 {
     size_t at = sleep_at(gf, shared_index(gf));

@@ -32,7 +32,7 @@ static bool all_share(const gf_context *gf)
            (gf->warm.met[GF_MET_PAIRS] == (float)(gf->world * (gf->world - 1)));
 }
 
-/* Some ranks share memory, but not all: one more round finds which do. False: nothing depends on
+/* If some ranks share memory but not all, one more round finds which do. False: nothing depends on
  * it. */
 static bool nodes_post(gf_context *gf)
 {
@@ -53,16 +53,16 @@ static gf_status direct_refuse(gf_context *gf)
     return gf_fail(gf, GF_ERR_CONFIG, GF_OPERATION_JOIN, peer, GF_TENSOR_NONE, "%s", text);
 }
 
-/* Some more rounds where gradients lie on devices: whose memory is reached from where. */
+/* Some more rounds where gradients lie on devices: they find which rank reaches whose memory. */
 static gf_status export(gf_context *gf)
 {
     gf->warm.state = GF_WARM_EXPORT;
     return gf->on_device ? gf_ipc_begin(gf) : GF_OK;
 }
 
-/* All is known; peers' regions are still to be touched, where there is work in them. Not in a later
- * generation: training would wait for all pages of all peers, and the first steps meet those that
- * they need. */
+/* Last, this rank touches the pages of its peers' regions if they have work in them. In a later
+ * generation it does not: training would wait for all pages of all peers, and the first steps touch
+ * those that they need. */
 static gf_status finished(gf_context *gf)
 {
     gf->wait_state.oversubscribed = gf->warm.met[GF_MET_OVERSUBSCRIBED] > 0;

@@ -1,13 +1,15 @@
-/* gf_broadcast_weights(), and what a death in it leaves.
+/* gf_broadcast_weights(), and what a regroup does if a rank dies in it.
  *
- * Programs make the same calls in the same order, so two ranks that changed their weights equally
- * often since the same whole step have the same ones. That number is what a regroup compares as
- * `applied`: the update is one change, each broadcast another; before the first step there is no
- * update. The root counts its broadcast as it begins and the others as they end it, so whoever has
- * all values is ahead, and the regroup gives them to all: it ends the broadcast in its place. If
- * nobody is left who has them, the call was never made. After a step, whoever was in it is partial,
- * and is given the values of one that was not. Before the first step there are no such values: the
- * number is 0 on all ranks, and gf_weights_common() says so. */
+ * Programs make the same calls in the same order. So two ranks have the same weights if they have
+ * changed them equally often since the same whole step. A regroup compares that number as
+ * `applied`: the update of a step is one change, each broadcast another; before the first step
+ * there is no update.
+ *
+ * The root counts its broadcast when it begins, the other ranks when they end it. So a rank that
+ * has all values is ahead, and the regroup gives its weights to all, which completes the broadcast.
+ * If no such rank is left, the call counts as never made. After a step, a rank that was in the
+ * broadcast is partial, and gets the weights of a rank that was not. Before the first step there
+ * are no such weights: the number is 0 on all ranks, and gf_weights_common() says so. */
 #include "lib/core/weights.h"
 
 #include "lib/core/accessors.h"

@@ -20,7 +20,7 @@ struct gf_given {
     "a death has cut the first broadcast short, and nobody is left who has all values; " \
     "gf_broadcast_weights() or gf_state_load() is first, on all ranks"
 
-/* One broadcast on its way. */
+/* One broadcast of weights, while it is under way. */
 struct gf_weights_broadcast {
     uint32_t root;
     bool posted; /* `request` is under way */
@@ -41,9 +41,9 @@ gf_status gf_weights_broadcast_poll(gf_context *gf, void *broadcast);
 /* How often this rank's weights were changed since its last whole step, and whether they are whole:
  * `applied` and `partial` of a regroup. */
 void gf_own_applied_set(const gf_context *gf, struct gf_control_progress *own);
-/* A regroup begins to overwrite this rank's, which lags behind these. */
+/* A regroup begins to overwrite the weights of this rank, which lag those of `common`. */
 void gf_given_lags(gf_context *gf, const struct gf_control_progress *common);
-/* A regroup has ended: all have what is said here. */
+/* A regroup has ended: all ranks have the weights that this describes. */
 void gf_given_take(gf_context *gf, const struct gf_control_progress *common);
 
 #endif

@@ -1,6 +1,6 @@
 /* Pools in device memory. Element ops on them are queued and done later, so nothing that they write
- * may be looked at before an event after them is reached (work.c); the network works on the
- * pack buffer in host memory, which the device driver has registered. */
+ * may be looked at before an event after them is reached (work.c); the network works on the pack
+ * buffer in host memory, which the device driver has registered. */
 #include "lib/device/device.h"
 
 #include <string.h>
@@ -15,8 +15,8 @@ static gf_mem mem(const void *address)
     return (gf_mem)(uintptr_t)address;
 }
 
-/* The CUDA driver exports whole pages of its own, of 2 MiB; with less, what lies beside would be
- * exported too. */
+/* The CUDA driver exports whole pages of 2 MiB. A smaller alignment would export neighbouring
+ * memory, too. */
 #define DEVICE_UNIT_BYTES (UINT64_C(2) << 20)
 
 struct device_parts {

@@ -13,9 +13,11 @@ struct gf_pool_parts;
 /* ---- device.c ---- */
 bool gf_device_may_reach(const struct gf_layout *layout); /* layout->may_reach_device */
 uint64_t gf_device_bytes(const struct gf_layout *layout); /* of the device's arena */
-/* The pools in it; returns those that optimizer and sparse use. */
+/* Sets the addresses of the pools in the arena of the device; returns those of optimizer and sparse
+ * communication. */
 struct gf_pool_parts gf_device_lay(gf_context *gf, const struct gf_layout *layout);
-/* Of an operation whose data lies there: what depends on that (op.c). */
+/* Sets what depends on where data lies, for an operation whose data is in device memory (op.c does
+ * it for the host). */
 void gf_device_op_set(gf_context *gf, struct gf_op *op);
 /* To a pool, or from there, from and to any memory of this process. May block until the device has
  * copied, up to exchange.timeout. No request on device memory runs. */
@@ -38,8 +40,9 @@ gf_status gf_device_ready(gf_context *gf, const struct gf_op *op, uint64_t now_n
 gf_status gf_device_move_begin(gf_context *gf, struct gf_op *op);
 gf_status gf_device_move_end(gf_context *gf, struct gf_op *op);
 gf_status gf_device_event_poll(gf_context *gf, const struct gf_op *op, uint64_t now_ns);
-/* After all element ops that count there: counters are on their way back, with event `index` after
- * them. What then was seen has been taken: they are at none for who is next. */
+/* After all element ops that count there: queues the copy of the counters to the host, and records
+ * event `index` after it. The counters that were copied last have been read, and are at none for
+ * the next operation. */
 gf_status gf_device_counters_fetch(gf_context *gf, struct gf_queue *queue, uint32_t index);
 gf_status gf_device_counters_take(gf_context *gf, uint32_t index);
 
@@ -47,14 +50,14 @@ gf_status gf_device_counters_take(gf_context *gf, uint32_t index);
 void gf_uuid_begin(gf_context *gf);  /* posts a request; then, once that has ended, */
 void gf_uuid_commit(gf_context *gf); /* warns of those that have the same one */
 
-/* Of host memory that copies there and back pass through: all elements of a pool, and at least a
- * canary (ipc.c). */
+/* The bytes of host memory that copies to and from a device pass through: all elements of a pool,
+ * and at least a canary (ipc.c). */
 static inline uint64_t gf_device_pack_host_bytes(const struct gf_pool_sizes *pool)
 {
     return pool->elem_count * sizeof(float) + sizeof(uint64_t);
 }
 
-/* Of a pool, wherever it lies. */
+/* Copies from or to a pool in device or host memory. */
 static inline gf_status gf_pool_read(gf_context *gf, void *to, gf_mem from, uint64_t bytes)
 {
     if (gf->on_device) return gf_device_copy(gf, from, (gf_mem)(uintptr_t)to, bytes, false);

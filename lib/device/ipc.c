@@ -1,8 +1,8 @@
-/* Whether ranks of one node sum their gradients from device to device (ops/node/direct_device.c),
- * agreed on at the end of the warm-up: each tells all others how its arena is reached, gets the
- * descriptors of its node's, maps them and reads a canary there. Where one is refused or reads
- * something else the ranks of that node go through host memory, and all say why (commit()). What
- * was imported is given back before the exporters hear that this rank leaves. */
+/* Whether ranks of one node sum their gradients from device to device (ops/node/direct_device.c).
+ * They agree on that at the end of the warm-up. Each rank sends all others the handle of its arena,
+ * gets the descriptors of the ranks of its node, maps them, and reads a canary in each. If one is
+ * refused, or a canary differs, the ranks of that node go through host memory and log why
+ * (commit()). A rank unmaps what it has imported before the exporters hear that it leaves. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -36,8 +36,9 @@ static unsigned char *handle_of(const gf_context *gf, uint32_t rank)
     return gf->ipc.exports[rank].handle;
 }
 
-/* What a rank's memory holds while the others try to reach it. Of its handle and the generation, so
- * that neither another rank's nor an earlier one's will do. */
+/* The canary in a rank's memory while the others try to map it. It follows from the rank's
+ * handle and the generation, so another rank's memory and memory of an earlier generation do not
+ * have it. */
 static uint64_t canary_of(const gf_context *gf, uint32_t rank)
 {
     uint64_t hash = gf_fnv_bytes(GF_FNV_START, handle_of(gf, rank), GF_GPU_HANDLE_BYTES);
@@ -50,8 +51,8 @@ static gf_status canary_write(gf_context *gf)
     return gf_device_copy(gf, gf->device.canary, (gf_mem)(uintptr_t)&canary, sizeof canary, true);
 }
 
-/* GF_OK, and whether it is the rank's memory that lies at its base. May block until this device has
- * copied. */
+/* Reads the canary of that rank: *same_out says whether its base leads to the rank's memory. May
+ * block until this device has copied. */
 static gf_status canary_check(gf_context *gf, uint32_t rank, bool *same_out)
 {
     uint64_t canary = 0;
@@ -131,7 +132,7 @@ gf_status gf_ipc_begin(gf_context *gf)
     return GF_AGAIN;
 }
 
-/* Where a rank of the node exports nothing there is nothing to import. */
+/* If a rank of the node exports nothing, there is nothing to import. */
 static void imports_begin(gf_context *gf)
 {
     memset(gf->ipc.refusals, 0, gf->world * sizeof *gf->ipc.refusals);
@@ -143,7 +144,7 @@ static void imports_begin(gf_context *gf)
             gf->ipc.next = gf->world;
 }
 
-/* GF_AGAIN: its descriptor is on its way. */
+/* GF_AGAIN: its descriptor has not arrived yet. */
 static gf_status import(gf_context *gf, uint32_t rank, struct gf_ipc_refusal *own)
 {
     const char *what = "device memory of another rank is out of reach";
@@ -215,7 +216,7 @@ static uint32_t first_refused(const gf_context *gf)
     return GF_RANK_NONE;
 }
 
-/* In that node, by its lowest rank. GF_RANK_NONE: its devices reach each other. */
+/* The first rank that refused in the node whose lowest rank is `node`; GF_RANK_NONE: none has. */
 static uint32_t first_refused_in(const gf_context *gf, uint32_t node)
 {
     for (uint32_t rank = node; rank < gf->world; rank++)
@@ -240,7 +241,7 @@ static void agree(gf_context *gf)
     gf->ipc.agreed = true;
 }
 
-/* Of this rank's node, or of another one. */
+/* Logs the reason of rank `who`, which is of this rank's node or of another one. */
 static void staged_reason_log(gf_context *gf, uint32_t who)
 {
     const struct gf_ipc_refusal *refusal = &gf->ipc.refusals[who];
@@ -252,9 +253,9 @@ static void staged_reason_log(gf_context *gf, uint32_t who)
                 who, reason_text(refusal->reason), refusal->foreign_code);
 }
 
-/* The ranks of a node sum from device to device where none of them has refused; a refusal is its
- * own node's alone. Where no node is left that sums so, hierarchy may not pay: auto then gives it
- * up for the wire. Where some do and others do not, all cut their blocks alike. */
+/* The ranks of a node sum from device to device if none of them has refused; a refusal counts for
+ * its own node only. If no node sums so, hierarchy may not pay, and auto then chooses messages of
+ * the wire instead. If some nodes do and others do not, all cut their blocks alike. */
 static void commit(gf_context *gf)
 {
     uint32_t here = first_refused_in(gf, node_of(gf, gf->rank));

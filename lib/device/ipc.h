@@ -54,14 +54,14 @@ size_t gf_ipc_bytes(uint32_t world);
 /* memory[gf_ipc_bytes()], NULL for 0 bytes */
 void gf_ipc_lay(struct gf_ipc *exported, char *memory, uint32_t world);
 
-/* The end of the warm-up, where ranks share memory. GF_AGAIN: a request was posted, and the next
- * call is gf_ipc_next() once it has ended. GF_OK: agreed either way, and what was refused was said.
- * They may block until the device has copied a word, up to exchange.timeout; below 0: the context
- * has failed. */
+/* At the end of the warm-up, where ranks share memory. GF_AGAIN: a request was posted; call
+ * gf_ipc_next() once it has ended. GF_OK: the ranks have agreed, for or against it, and refusals
+ * are logged. These calls may block until the device has copied a word, up to exchange.timeout;
+ * below 0: the context has failed. */
 gf_status gf_ipc_begin(gf_context *gf);
 gf_status gf_ipc_next(gf_context *gf);
 
-/* what was imported; waits for the device's work. Valid at any time */
+/* Unmaps what was imported; waits for the work of the device. Valid at any time. */
 void gf_ipc_close(gf_context *gf);
 
 #endif

@@ -1,5 +1,5 @@
-/* Which ranks use the same device. That is mostly a mistake, and each of them then has half of
- * the device at best. */
+/* Which ranks use the same device. This is mostly a mistake, and each of them then has at most half
+ * of the device. */
 #include <string.h>
 
 #include "lib/context.h"

@@ -1,6 +1,6 @@
-/* What is queued on a device around the packing and unpacking of operations, on streams of their
- * own, so that none of it waits for what the appliance has not computed; and its counters of values
- * that are not finite (core/finite.h). */
+/* What is queued on a device before and after the packing and unpacking of operations. It has
+ * streams of its own, so that it does not wait for what the appliance has not computed. Here are
+ * also the counters of values that are not finite (core/finite.h). */
 #include "lib/core/accessors.h"
 #include "lib/core/device_work.h"
 #include "lib/device/device.h"
@@ -10,7 +10,8 @@ static gf_mem mem(const struct gf_check *check)
     return (gf_mem)(uintptr_t)check;
 }
 
-/* No work is under way that counts there; both queues' later work comes after it. */
+/* Writes counters on the device. No work that counts there is under way; later work of both queues
+ * comes after the copy. */
 static gf_status counters_send(gf_context *gf, uint32_t index, const struct gf_check *from,
                                uint32_t count)
 {
@@ -146,8 +147,8 @@ static gf_status answer(gf_context *gf, const struct gf_op *op, gf_status status
                    gf_operation_name(op->plan.operation));
 }
 
-/* The CPU sees it before it packs: with a stream's wait in a hardware work queue what other streams
- * have there would wait, too. */
+/* The CPU waits for the event before it packs. If a stream waited in a hardware work queue instead,
+ * other streams in that queue would wait, too. */
 gf_status gf_device_ready(gf_context *gf, const struct gf_op *op, uint64_t now_ns)
 {
     if (op->plan.operation != GF_OPERATION_STEP) return GF_OK;

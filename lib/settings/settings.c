@@ -176,7 +176,7 @@ static bool rate_rises(const struct gf_schedule *rate)
     return ends && (rate->base_rate > 0) && (rate->end_rate > rate_highest(rate));
 }
 
-/* What no field alone can tell. Each text begins with the key that config/ looks up for the
+/* Checks fields against each other. Each text begins with the key, which config/ looks up for the
  * line. */
 static gf_status combinations_check(const struct gf_config *config, char *error_out)
 {
@@ -239,8 +239,7 @@ static gf_status combinations_check(const struct gf_config *config, char *error_
     return GF_OK;
 }
 
-/* Defaults that a file's silence leaves open: what they are is known later, by the device or the
- * launcher. */
+/* Is it a setting whose default is known only later, from the device or the launcher? */
 static bool is_left_open(const struct gf_setting *setting)
 {
     return (setting->fallback_device != 0) ||

@@ -114,8 +114,8 @@ bool gf_setting_default(const char *key, size_t key_bytes, char *value_out);
 
 extern const char *const gf_algorithm_names[GF_ALGORITHM_COUNT];
 
-/* gf_config_effective() but for the settings of the optimizer and of sparse communication that go
- * together (settings_together.c). Written in any case. */
+/* gf_config_effective() without the checks of settings_together.c. The result is written in any
+ * case. */
 gf_status gf_config_own(const struct gf_config *config, struct gf_config *effective,
                         char *error_out);
 /* The line that a refusal gives its caller, in error_out[256]; returns status. */

@@ -64,9 +64,9 @@ static void short_value(const struct gf_setting *setting, const struct gf_config
 
 static const struct gf_config defaults; /* where 0 means them */
 
-/* All fields would not fit an offer. Wire and algorithm, then all that differs from the default:
- * where two ranks differ, at least one of them differs from the default, so one of the two texts
- * shows it, and the other had the default. */
+/* All fields would not fit an offer. The text has wire and algorithm, then every field that differs
+ * from its default. Where two ranks differ, one of them differs from the default, so one of the two
+ * texts shows it. */
 char *gf_config_summary(const struct gf_config *config, char *text_out, size_t text_bytes)
 {
     GF_COMPUTES();

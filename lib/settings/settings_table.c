@@ -36,7 +36,7 @@ static const char *const rate_names[] = {"constant", "step", "polynomial", "cosi
 static const char *const optimizer_names[] = {"none", "sgd", "lars", "adamw"};
 static const char *const sparse_names[] = {"reduced", "local"};
 #define LENGTH(list) (sizeof(list) / sizeof((list)[0]))
-_Static_assert(LENGTH(coordinator_names) == GF_COORDINATOR_SEPARATE + 1, "each place has a name");
+_Static_assert(LENGTH(coordinator_names) == GF_COORDINATOR_SEPARATE + 1, "each value has a name");
 _Static_assert(LENGTH(idle_names) == GF_IDLE_SLEEP + 1, "each idle mode has a name");
 _Static_assert(LENGTH(link_names) == GF_LINK_UCX + 1, "each link has a name");
 _Static_assert(LENGTH(average_names) == GF_AVERAGE_SAMPLES + 1, "each average has a name");
@@ -269,7 +269,7 @@ const struct gf_setting gf_settings[] = {
      .low = 10 * MS,
      .high = 86400 * S,
      .fallback = 300 * S,
-     .help = "how long a rank that stays in one place and calls gf_heartbeat() keeps the others "
+     .help = "how long a rank that stays at one position and calls gf_heartbeat() keeps the others "
              "waiting beyond exchange.timeout"},
     {.key = "exchange.doubling_max_bytes",
      BYTES(exchange.doubling_max_bytes),

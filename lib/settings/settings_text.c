@@ -68,7 +68,7 @@ bool gf_address_numeric(const char *address)
     return gf_addr_parse(address, true, &(struct gf_addr){0});
 }
 
-/* What looks like a broken number is one, and not a name to ask a name server for. */
+/* An address that looks like a broken number is an error, not a name for a name server. */
 bool gf_address_named(const char *address)
 {
     static const char digits[] = "0123456789.";

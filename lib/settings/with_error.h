@@ -5,9 +5,9 @@
 
 #include "gradientflow.h"
 
-/* gf_measure() and gf_open() that do not log why they refuse, but tell it in error_out[256], which
- * is as it was where they do not. Of a context that has failed gf_error_last() has it. No pointer
- * is NULL. */
+/* gf_measure() and gf_open() without the log line: the reason of a refusal is in error_out[256],
+ * which stays as it was on success. If a context was opened and has failed, gf_error_last() has the
+ * reason. No pointer is NULL. */
 gf_status gf_measure_with_error(const struct gf_config *config, const struct gf_tensor *tensors,
                                 uint32_t tensor_count, char *error_out,
                                 struct gf_footprint *footprint_out);

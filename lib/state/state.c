@@ -178,7 +178,7 @@ static bool pools_valid(const struct parts *parts, const unsigned char *data, ch
     return true;
 }
 
-/* Does each rank hold something that no other one holds? */
+/* Does each rank have a part of the state that no other rank has? */
 static bool has_own(const struct gf_state_head *head)
 {
     return (head->sparse_elem_count > 0) &&
@@ -305,8 +305,8 @@ static void extra_names(const gf_context *gf, char *text_out, size_t bytes)
                                  gf->config.state_extra[i].name);
 }
 
-/* All else is the same there, so what is left of its bytes are regions of state_extra. A state says
- * of them, and of tensors, no more than one hash. */
+/* The rest of the state has the same size here and there, so the bytes that are left are those of
+ * state_extra. A state has only one hash of these regions and of the tensors. */
 static gf_status names_refuse(gf_context *gf, const char *call, const struct gf_state_head *head,
                               const struct gf_state_head *here)
 {
@@ -331,8 +331,8 @@ static gf_status names_refuse(gf_context *gf, const char *call, const struct gf_
                      (ours > 0) ? " here" : "");
 }
 
-/* Is it of a run like this one? The model first: where only a part was read of a larger model's
- * state, that it is another model's says more than that it is cut. */
+/* Is it of a run like this one? The model is checked first: if only a part of a larger model's
+ * state was read, it is more useful to learn that the model differs than that the state is cut. */
 static gf_status kin_check(gf_context *gf, const char *call, const struct gf_state_head *head)
 {
     const struct gf_state_head here = head_of(gf);
@@ -445,8 +445,8 @@ static gf_status state_check(gf_context *gf, const char *call, const void *data,
 
 /* ---- loading ---- */
 
-/* What this rank alone holds: pool = factor * from. Factor 1 keeps every bit, 0 is for a rank that
- * was not in the save. */
+/* Loads what only this rank has: pool = factor * from. Factor 1 keeps every bit; 0 is for a rank
+ * that was not in the save. */
 static gf_status own_load(gf_context *gf, gf_mem pool, const unsigned char *from, uint64_t count,
                           float factor)
 {
@@ -462,7 +462,8 @@ static gf_status own_load(gf_context *gf, gf_mem pool, const unsigned char *from
     return (status < 0) ? gf_device_failed(gf, GF_OPERATION_STATE) : GF_OK;
 }
 
-/* What each rank holds alone is stretched, or empty on one that was not in the save. */
+/* Loads what each rank has for itself: scaled to this number of ranks, or zeroes on a rank that was
+ * not in the save. */
 static gf_status pools_load(gf_context *gf, const struct gf_state_head *head,
                             const struct parts *parts, const unsigned char *data, bool was_there)
 {
@@ -505,8 +506,8 @@ static void values_load(gf_context *gf, const struct gf_state_head *head, const 
     gf->loss_scale.bad = head->scale_bad;
 }
 
-/* What the ranks hold alone that are in the save and not here. Nothing waits in a history before
- * the first sparse step. */
+/* What is lost of ranks that are in the save and not in this job. Before the first sparse step no
+ * history waits to be sent. */
 static void dropped_log(const gf_context *gf, const struct gf_state_head *head,
                         const struct parts *parts)
 {

@@ -17,9 +17,9 @@
 #include "gradientflow.h"
 
 #define GF_STATE_MAGIC UINT64_C(0x0a45544154534647) /* "GFSTATE\n" */
-/* 2: the momentum of LARS holds the learning rates, and there are second moments. None of version 1
- * is read: the ratios that would turn one into the other are not in it. 3: its checksum is
- * FNV-1a. */
+/* Version 2: the momentum of LARS includes the learning rates, and there are second moments.
+ * Version 1 is not read, because it lacks the ratios that would convert it. Version 3: the checksum
+ * is FNV-1a. */
 #define GF_STATE_VERSION 3u
 
 #define GF_STATE_KNOWN 0x1u   /* selected_count is not 0 */
@@ -28,8 +28,8 @@
 #define GF_STATE_SCALING 0x8u /* loss_scale.enabled */
 #define GF_STATE_FLAGS 0xfu
 
-/* The largest values that a save writes. More steps than a run has: one of a microsecond each would
- * take nine years. All samples that gf_step_samples() allows on all ranks. What
+/* The largest values that a save writes. Steps: more than any run has, since steps of a microsecond
+ * each would take nine years. Samples: what gf_step_samples() allows on all ranks. Loss scale: what
  * loss_scale.growth_interval and hysteresis may be. */
 #define GF_STATE_STEPS_MAX (UINT64_C(1) << 48)
 #define GF_STATE_SAMPLES_MAX (GF_WORLD_MAX * ((UINT64_C(1) << 51) - 1))
@@ -50,8 +50,8 @@ struct gf_state_head {
     uint32_t has_momentum;
     /* gf_sparse_momentum; 0 without a sparse part, like the next three */
     uint32_t sparse_momentum;
-    uint32_t
-        average; /* gf_average - GF_AVERAGE_SUM: what a history is divided by once it is sent */
+    /* gf_average - GF_AVERAGE_SUM: what a history is divided by once it is sent */
+    uint32_t average;
     uint32_t chunk_elems;
     uint32_t chunk_count;
     uint32_t world;

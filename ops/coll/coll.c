@@ -58,7 +58,7 @@ gf_status gf_coll_start(struct gf_coll *coll, uint64_t now_ns)
     return (coll->size == 1) ? GF_OK : coll->kind->start(coll);
 }
 
-/* waits_for stays what it was when the collective failed. */
+/* waits_for keeps the value that it had when the collective failed. */
 static gf_status coll_drain(struct gf_coll *coll)
 {
     bool active = false;

@@ -56,7 +56,7 @@ void gf_flow_need(const struct gf_coll_kind *kind, const struct gf_coll_limits *
     gf_flow_slots(limits, rounds, longest + GF_COLL_ELEM_BYTES_MAX, need_out);
 }
 
-/* Kept: small data asks ten times for its only round. */
+/* The last two rounds are kept, because small data asks ten times for its only round. */
 static const struct gf_round *round_at(const struct gf_coll *coll, struct gf_round *kept,
                                        uint32_t number)
 {
@@ -75,7 +75,7 @@ static const struct gf_range *range_at(const struct gf_coll *coll, const struct 
     return is_send ? &round->send : &round->recv;
 }
 
-/* From a position that may lie after the last slice of its round to the next message there is. */
+/* Moves a position that may lie after the last slice of its round to the next message. */
 static void flow_seek(const struct gf_coll *coll, struct gf_flow_at *at, bool is_send)
 {
     const struct gf_flow *flow = coll->own.flow;
@@ -139,8 +139,8 @@ static bool flow_there(const struct gf_flow *flow, uint32_t number, uint64_t ele
            ((number == flow->there_round) && (elems <= flow->there_elems));
 }
 
-/* Has the other direction finished all before `end` of a range? Then what is to be sent is there,
- * and what is to be received may overwrite it. */
+/* Has the other direction finished all messages before `end` of a range? Then what is to be sent
+ * has arrived, and what is to be received may overwrite it. */
 static bool flow_ready(const struct gf_coll *coll, const struct gf_range *range, uint64_t end,
                        bool is_send)
 {
@@ -258,8 +258,8 @@ static gf_status flow_post(struct gf_coll *coll, bool is_send, uint64_t now_ns)
     return GF_OK;
 }
 
-/* The culprit if nothing moves from here on: the rank whose message is awaited, or the one that
- * does not take ours. */
+/* The culprit if nothing moves from here on: the rank whose message is awaited, or the rank that
+ * does not take the message of this one. */
 static uint32_t flow_waits_for(struct gf_coll *coll)
 {
     const struct gf_flow *flow = coll->own.flow;

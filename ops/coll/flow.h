@@ -60,8 +60,8 @@ struct gf_flow {
     struct gf_round known;
     struct gf_round before;
     uint64_t slice_elems;
-    uint64_t
-        round_slices; /* of the longest round: a message's number is round * round_slices + slice */
+    /* of the longest round: a message's number is round * round_slices + slice */
+    uint64_t round_slices;
     size_t slot_bytes; /* of staging, a slot a receive */
     struct gf_flow_at sent;
     struct gf_flow_at send_done;
@@ -92,11 +92,11 @@ static inline void gf_flow_there(struct gf_flow *flow, uint32_t round, uint64_t 
     flow->there_round = round;
     flow->there_elems = elems;
 }
-/* The need of so many rounds, of which the longest has round_bytes. */
+/* What collectives of so many rounds need, where the longest round has round_bytes. */
 void gf_flow_slots(const struct gf_coll_limits *limits, uint32_t rounds, uint64_t round_bytes,
                    struct gf_coll_need *need_out);
 
-/* A barrier's token is one. */
+/* Elements of the collective; a barrier has one, its token. */
 static inline uint64_t gf_flow_elems(const struct gf_coll *coll)
 {
     return (coll->plan.collective == GF_COLL_BARRIER) ? 1 : coll->plan.elem_count;

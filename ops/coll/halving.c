@@ -6,7 +6,7 @@
  * their vector to rank - p and get the result at the end. */
 #include "ops/coll/flow.h"
 
-/* What is left to a rank after `level` halvings; low halves are the larger ones. */
+/* The range that a rank still has after `level` halvings; low halves are the larger ones. */
 static void halving_range(const struct gf_coll *coll, uint32_t rank, uint32_t level,
                           uint64_t *first_out, uint64_t *count_out)
 {

@@ -21,8 +21,8 @@
 
 /* ---- where blocks lie ---- */
 
-/* Where data is scattered or gathered the caller says how large blocks are. Other blocks begin on a
- * cache line where data does. */
+/* Where data is scattered or gathered the caller gives the size of blocks. Otherwise blocks begin
+ * on a cache line if data does. */
 uint64_t gf_direct_block_elems(const struct gf_coll *coll)
 {
     uint64_t first;
@@ -50,8 +50,8 @@ static void round_range(struct gf_coll *coll, uint32_t index, uint64_t round, ui
     *count_out = (end - first < direct->round_elems) ? end - first : direct->round_elems;
 }
 
-/* The same where it lies in the staging of rank `owner`, at `staging`, which has none of its own
- * block. */
+/* The same part in the staging of rank `owner`, which begins at `staging` and leaves out that
+ * rank's own block. */
 static gf_mem range_staged(struct gf_coll *coll, gf_mem staging, uint32_t owner, uint32_t index,
                            uint64_t round)
 {
@@ -145,7 +145,7 @@ static gf_status round_copy(struct gf_coll *coll, uint64_t round, bool in)
     return GF_OK;
 }
 
-/* Where a rank's copy of this rank's range lies, `elems` into it; 0: it can no longer be
+/* The address of a rank's copy of this rank's range, `elems` into it; 0: it can no longer be
  * reached. */
 static gf_mem range_at(struct gf_coll *coll, uint32_t index, uint64_t round, uint64_t first,
                        uint64_t elems)
@@ -189,7 +189,7 @@ static gf_status reduce_in(struct gf_coll *coll, const gf_mem *at, uint64_t coun
     return status;
 }
 
-/* Values are summed; a lone source is copied, to the bit. */
+/* Sums the values; a single source is copied bit by bit. */
 gf_status gf_direct_combine(struct gf_coll *coll, uint64_t round, uint64_t first, uint64_t elems,
                             uint64_t count)
 {

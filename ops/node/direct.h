@@ -11,7 +11,7 @@
 /* of a rank in an operation: a line with its flag, and the next one */
 #define GF_DIRECT_SLOT_BYTES 128u
 /* data of an allreduce up to here goes beside the flags, into each peer's region */
-#define GF_DIRECT_BESIDE_BYTES 104u
+#define GF_DIRECT_INLINE_BYTES 104u
 /* data up to here may take one barrier; off powers of two, for the caches */
 #define GF_DIRECT_SMALL_BYTES (8192u + 64u)
 
@@ -22,15 +22,15 @@
 
 enum direct_state { DIRECT_COPY_IN, DIRECT_SIGNAL, DIRECT_WAIT, DIRECT_COPY_OUT, DIRECT_WORK };
 
-/* What a rank owns in each region for an operation: two cache lines. The rank of the region only
- * reads them. */
+/* What a rank owns in each peer's region for an operation: two cache lines. The owner of the region
+ * only reads them. */
 struct gf_direct_slot {
-    /* stored and loaded as one: gf_link_driver. All but the last is there before it */
+    /* stored and loaded as one (gf_link_driver). All but `beat` is written before it */
     uint64_t flag;
     uint64_t what; /* which operation this is */
     union {
-        uint64_t where;                         /* where this rank's data lies, */
-        uint8_t beside[GF_DIRECT_BESIDE_BYTES]; /* or the data */
+        uint64_t where;                          /* where this rank's data lies, */
+        uint8_t inlined[GF_DIRECT_INLINE_BYTES]; /* or the data */
     };
     uint64_t beat; /* a sign of life, of no meaning to direct */
 };
@@ -50,31 +50,34 @@ struct gf_direct_state {
     bool staged;          /* this rank's data */
     bool any_staged;      /* some rank's: there are rounds */
     bool small;           /* one barrier: direct_small.c */
-    bool beside;          /* its data goes with the flags */
-    /* of each rank that has arrived, as it was checked: a peer can still change its slot */
+    bool inlined;         /* its data goes with the flags */
+    /* of each rank that has arrived, a copy that was checked: the peer can still change its slot */
     uint64_t where[GF_DIRECT_RANKS_MAX];
 };
 
-/* What direct needs beside the rest. A rank takes part in operations in the same order as all
- * others; `order` is the operation's number in it, from 0, and grows by less than GF_DIRECT_OPS_MAX
- * over the oldest that is under way. */
+/* What direct needs in addition. A rank takes part in operations in the same order as all others.
+ * `order` is the operation's number in that order, from 0; it is less than GF_DIRECT_OPS_MAX above
+ * the oldest operation that is under way. */
 struct gf_direct {
     uint64_t order;
     size_t region_bytes; /* of the exchange region, or of exported memory; the same on all ranks */
     /* [size] gf_coll_direct_device: each rank's device memory as this one reaches it; else NULL */
     const gf_mem *exported;
-    /* ranks in the group, at least; the region begins with gf_direct_area_bytes() of it, zero */
+    /* the number of ranks, or more, that flags are laid out for; the region begins with
+     * gf_direct_area_bytes() of it, zeroed */
     uint32_t flag_ranks;
     /* data up to this size takes one barrier, the same on all ranks; at most
      * GF_DIRECT_SMALL_BYTES */
     uint32_t small_bytes;
-    /* Of gf_coll_direct_device: the queue of sums and gathers; and from which size on another
-     * rank's block is copied by a copy engine. */
+    /* Of gf_coll_direct_device: the queues of sums and of gathers; another rank's block of
+     * engine_bytes or more is copied by a copy engine. */
     struct gf_queue sums, gathers;
     uint64_t engine_bytes;
-    /* of what is scattered or gathered; 0: as gf_coll_block() says. Ranks may be left without */
+    /* elements of a block that is scattered or gathered; 0: gf_coll_block() decides. Some ranks may
+     * have no block */
     uint64_t block_elems;
-    /* it ends after the first barrier where no rank's data is staged: gf_direct_combine() */
+    /* the operation ends after the first barrier if no rank's data is staged:
+     * gf_direct_combine() */
     bool meets;
     struct gf_direct_state state; /* direct's own */
 };
@@ -101,7 +104,8 @@ static inline size_t gf_direct_flags_bytes(uint32_t world)
     return (size_t)world * (2 * GF_DIRECT_OPS_MAX * GF_DIRECT_SLOT_BYTES + GF_DIRECT_LINE_BYTES);
 }
 
-/* Flags, then small data, both for a world; 0: it is too large for direct. */
+/* Bytes of flags and then small data, for a world of so many ranks; 0: it is too large for
+ * direct. */
 static inline size_t gf_direct_area_bytes(uint32_t world)
 {
     if (world > GF_DIRECT_RANKS_MAX) return 0;
@@ -112,7 +116,8 @@ static inline uint32_t gf_direct_rank(const struct gf_coll *coll, uint32_t index
 {
     return gf_rank_at(coll->ranks, index);
 }
-/* 0: it can no longer be reached; lost() is the error for that. */
+/* The address of a peer's region; 0: it can no longer be reached, and lost() is the error for
+ * that. */
 static inline gf_mem gf_direct_region(const struct gf_coll *coll, uint32_t index)
 {
     return (gf_mem)(uintptr_t)coll->link->driver->map(coll->link, gf_direct_rank(coll, index));
@@ -128,7 +133,7 @@ static inline uint32_t gf_direct_after(const struct gf_coll *coll, uint32_t dist
  * out afterwards. */
 bool gf_direct_moves(const struct gf_coll *coll, uint32_t index, bool in);
 
-/* Half of the staging: the ranges of all ranks in one round. */
+/* Bytes of half of the staging, which holds the ranges of all ranks in one round. */
 static inline size_t gf_direct_half_bytes(uint32_t size, uint32_t slice_bytes)
 {
     size_t least = (size_t)size * sizeof(uint64_t); /* an element a rank */
@@ -168,7 +173,7 @@ static inline const struct gf_direct_slot *gf_direct_slot_of(const struct gf_col
 {
     return (const void *)(coll->link->region + gf_direct_slot_at(coll, writer));
 }
-/* Of this operation, after so many barriers. */
+/* The value of this operation's flag after so many barriers. */
 static inline uint64_t gf_direct_flag_value(const struct gf_coll *coll, uint64_t barriers)
 {
     return ((coll->own.direct->order + 1) << GF_DIRECT_BARRIER_BITS) | barriers;
@@ -186,7 +191,7 @@ gf_status gf_direct_small_progress(struct gf_coll *coll, uint64_t now_ns);
 /* direct_flags.c. At the end of opening: reads each page of each peer's region once, some pages a
  * call, *pages so far; GF_OK: all of them. At every other moment some rank would wait for it. */
 gf_status gf_direct_touch(struct gf_link *link, uint32_t size, uint64_t *pages);
-/* Ends the sleep of all peers: there is news on the control channel. */
+/* Wakes all peers that sleep, because there is news on the control channel. */
 void gf_direct_wake(struct gf_link *link, uint32_t size, uint32_t own, uint32_t flag_ranks);
 /* Direct was asked for, and not all ranks share memory: why not, and which rank does not. */
 void gf_direct_unshared(struct gf_link *link, uint32_t size, uint32_t own, uint32_t *peer_out,

@@ -54,7 +54,7 @@ void gf_direct_begin(struct gf_coll *coll)
     direct->state = direct->barriers = direct->arrived = direct->rounds = direct->done = 0;
     direct->block_elems = direct->round_elems = 0;
     direct->small = small;
-    direct->staged = direct->any_staged = direct->beside = false;
+    direct->staged = direct->any_staged = direct->inlined = false;
 }
 
 gf_status gf_direct_lost(struct gf_coll *coll, uint32_t index)
@@ -76,15 +76,16 @@ static void core_publish(struct gf_coll *coll, uint64_t core)
             driver->flag_store(coll->link, gf_direct_rank(coll, index), at, core);
 }
 
-/* Goes with the first flag: what the operation is, and where data lies, or the data. */
+/* Writes what goes with the first flag: what the operation is, and where data lies, or the data
+ * itself. */
 static gf_status slot_fill(const struct gf_coll *coll, struct gf_direct_slot *slot)
 {
     const struct gf_direct_state *direct = &coll->own.direct->state;
     const gf_mem *exported = coll->own.direct->exported;
     gf_mem base;
     slot->what = direct->what;
-    if (direct->beside)
-        return coll->ops->copy(coll->queue, (gf_mem)(uintptr_t)slot->beside, coll->plan.data,
+    if (direct->inlined)
+        return coll->ops->copy(coll->queue, (gf_mem)(uintptr_t)slot->inlined, coll->plan.data,
                                coll->bytes);
     slot->where = 0;
     if ((coll->plan.elem_count == 0) || direct->small) return GF_OK;
@@ -182,7 +183,7 @@ static gf_status slot_read(struct gf_coll *coll, uint32_t index)
     uint64_t where;
     uint64_t bytes;
     bool staged;
-    where = direct->beside
+    where = direct->inlined
                 ? 0
                 : __atomic_load_n(&gf_direct_slot_of(coll, index)->where, __ATOMIC_RELAXED);
     direct->where[index] = where;
@@ -230,11 +231,11 @@ static bool any_shares_core(struct gf_coll *coll, uint32_t index, uint64_t wante
     return false;
 }
 
-/* Looks coll->spins times more for a flag that is not there. True: it is. */
+/* Reads a flag that is not set up to coll->spins times more. True: it is set now. */
 static bool flag_await(struct gf_coll *coll, uint32_t index, uint64_t wanted)
 {
     coll->waits_for = gf_direct_rank(coll, index);
-    coll->awaits_core = coll->tells_core && any_shares_core(coll, index, wanted);
+    coll->awaits_core = coll->publishes_core && any_shares_core(coll, index, wanted);
     if (coll->awaits_core) return false;
     for (uint32_t spins = coll->spins; spins > 0; spins--) {
 #if defined(__x86_64__)
@@ -247,8 +248,8 @@ static bool flag_await(struct gf_coll *coll, uint32_t index, uint64_t wanted)
     return false;
 }
 
-/* All ranks before `arrived` have reached this barrier: the next poll continues where this one
- * stops. With a rank's first flag the other words of its slot are there, and are checked. */
+/* All ranks before `arrived` have reached this barrier, so the next poll continues there. When the
+ * first flag of a rank is set, the other words of its slot are there too, and are checked. */
 gf_status gf_direct_flags_poll(struct gf_coll *coll, uint64_t now_ns)
 {
     struct gf_direct_state *direct = gf_direct_of(coll);

@@ -3,13 +3,13 @@
  * Each element is rounded as with blocks, so the bits are the same, and only its block's owner
  * looks whether it is finite.
  *
- * A copy that fits lies beside the flag in each peer's region, so that one cache line travels
- * instead of two. A larger one lies once, in its owner's region.
+ * A copy that fits is inlined: it lies beside the flag in each peer's region, so that one cache
+ * line travels instead of two. A larger one lies once, in its owner's region.
  *
  * A rank that has all flags of an operation does not know whether its copy has been read. For
  * operation k it knows that once all flags of operation k + GF_DIRECT_OPS_MAX are there, because no
- * rank takes that one before it is done with k. Therefore there are 2 L copies for
- * the L operations that can be under way, and a copy is written again only then. */
+ * rank takes that one before it is done with k. Therefore there are 2 L copies for the L operations
+ * that can be under way, and a copy is written again only then. */
 #include "ops/node/direct.h"
 
 /* Where a rank's copy lies in its region, if it is not beside the flags. */
@@ -74,7 +74,7 @@ static gf_status sum_all(const struct gf_coll *coll, const gf_mem *from)
     return sum_range(coll, from, first + count, coll->plan.elem_count, NULL, NULL);
 }
 
-/* The owner's reduction, which knows a word by its offset in the data. */
+/* Applies the plan's own reduction, which identifies a word by its offset in the data. */
 static gf_status reduce_all(struct gf_coll *coll, const gf_mem *from)
 {
     gf_status status = coll->ops->copy(coll->queue, coll->plan.data, from[0], coll->bytes);
@@ -103,14 +103,14 @@ static gf_status copy_some(struct gf_coll *coll, const gf_mem *from)
 static gf_status small_get(struct gf_coll *coll)
 {
     gf_mem from[GF_DIRECT_RANKS_MAX];
-    gf_mem beside = (gf_mem)(uintptr_t)gf_direct_slot_of(coll, 0)->beside;
+    gf_mem inlined = (gf_mem)(uintptr_t)gf_direct_slot_of(coll, 0)->inlined;
     size_t at;
     size_t bytes = coll->bytes;
     if (coll->plan.elem_count == 0) return GF_OK;
-    if (gf_direct_of(coll)->beside) {
+    if (gf_direct_of(coll)->inlined) {
         for (uint32_t index = 0; index < coll->size;
-             index++, beside += sizeof(struct gf_direct_slot))
-            from[index] = beside;
+             index++, inlined += sizeof(struct gf_direct_slot))
+            from[index] = inlined;
         from[coll->index] = coll->plan.data;
     } else {
         for (uint32_t index = 0; index < coll->size; index++) {
@@ -126,34 +126,34 @@ static gf_status small_get(struct gf_coll *coll)
     return (coll->plan.reduce != NULL) ? reduce_all(coll, from) : sum_all(coll, from);
 }
 
-/* What lies beside flags, but not in their line, comes with them. */
-static void beside_fetch(const struct gf_coll *coll)
+/* Prefetches the second cache line of each slot, if inlined data reaches into it. */
+static void inlined_fetch(const struct gf_coll *coll)
 {
     const char *slots = (const void *)gf_direct_slot_of(coll, 0);
-    if (coll->bytes + offsetof(struct gf_direct_slot, beside) <= GF_DIRECT_LINE_BYTES) return;
+    if (coll->bytes + offsetof(struct gf_direct_slot, inlined) <= GF_DIRECT_LINE_BYTES) return;
     for (uint32_t index = 0; index < coll->size; index++)
         __builtin_prefetch(slots + index * sizeof(struct gf_direct_slot) + GF_DIRECT_LINE_BYTES);
 }
 
-/* Flags are looked at in the next poll: a rank that looks before the others have stored takes the
- * line from them, and the line travels three times instead of once. */
+/* The flags are read in the next poll. A rank that reads them before the others have stored takes
+ * the cache line from them, and the line travels three times instead of once. */
 gf_status gf_direct_small_progress(struct gf_coll *coll, uint64_t now_ns)
 {
     gf_status status;
-    if (gf_direct_of(coll)->beside) beside_fetch(coll);
+    if (gf_direct_of(coll)->inlined) inlined_fetch(coll);
     status = gf_direct_flags_poll(coll, now_ns);
     return (status == GF_OK) ? small_get(coll) : status;
 }
 
-/* A reduction works in place, so it has a copy of its own. The copy and the flag are its
- * first poll. */
+/* A reduction works in place, so it gets a copy of its own. The first poll makes the copy and sets
+ * the flag. */
 gf_status gf_direct_small_start(struct gf_coll *coll)
 {
     struct gf_direct_state *direct = gf_direct_of(coll);
     gf_status status;
-    direct->beside = (coll->bytes <= GF_DIRECT_BESIDE_BYTES) &&
-                     (coll->plan.collective == GF_COLL_ALLREDUCE) && (coll->plan.reduce == NULL);
-    if (!direct->beside) {
+    direct->inlined = (coll->bytes <= GF_DIRECT_INLINE_BYTES) &&
+                      (coll->plan.collective == GF_COLL_ALLREDUCE) && (coll->plan.reduce == NULL);
+    if (!direct->inlined) {
         status = copy_put(coll);
         if (status < 0) return status;
     }

@@ -40,8 +40,8 @@
 
 /* ---- the collectives of the stages ---- */
 
-/* On the memory and the messages of the operation; which ranks take part, and in what, is set by
- * its stage. */
+/* Sets up a collective of a stage, on the memory and the messages of the operation. The stage
+ * decides which ranks take part, and in what. */
 static struct gf_coll part_of(const struct gf_coll *coll)
 {
     struct gf_coll part = *coll;
@@ -184,8 +184,8 @@ static void beat(struct gf_coll *coll, uint64_t now_ns)
     }
 }
 
-/* Has the rank of this node that is awaited given a sign since the last look? The first look at a
- * rank only notes the sign that it finds. */
+/* Has the awaited rank of this node given a sign since the last call? The first call for a rank
+ * only notes the sign that it finds. */
 static bool heard(struct gf_coll *coll)
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
@@ -329,7 +329,7 @@ static gf_status hierarchy_progress(struct gf_coll *coll, uint64_t now_ns)
     }
 }
 
-/* For whatever nodes these ranks may lie on: no stage asks for more. */
+/* For all nodes that these ranks may lie on: no stage needs more than this. */
 static void hierarchy_need(const struct gf_coll_kind *kind, const struct gf_coll_limits *limits,
                            struct gf_coll_need *need_out)
 {

@@ -1,14 +1,14 @@
-/* Hierarchy: its state, and what it needs beside the rest of a collective. */
+/* Hierarchy: its state, and what it needs in addition to struct gf_coll. */
 #ifndef GF_HIERARCHY_H
 #define GF_HIERARCHY_H
 
 #include "ops/coll/flow.h"
 #include "ops/node/direct.h"
 
-/* Which ranks share memory, as hierarchy needs it. Ranks are world ranks. All ranks of the group
- * agree on the nodes, on their order and on the order of ranks in them. An operation of hierarchy
- * takes two numbers in direct's order, so operations under way are at most GF_DIRECT_OPS_MAX / 2
- * apart. */
+/* Which ranks share memory, as hierarchy needs it, in ranks of the world. All ranks of the group
+ * agree on the nodes, on their order, and on the order of ranks in them. An operation of
+ * hierarchy takes two numbers in direct's order, so at most GF_DIRECT_OPS_MAX / 2 operations are
+ * under way. */
 struct gf_coll_nodes {
     const uint32_t *local; /* [local_size] ranks of this rank's node, this one too */
     uint32_t local_size, local_index;
@@ -21,12 +21,12 @@ struct gf_coll_nodes {
     uint64_t halving_max_bytes;
 };
 
-/* Whose memory each rank reaches, as ranks exchange it before the first operation, and what follows
- * for this rank. */
+/* Whose memory each rank reaches, and the lists of nodes that follow for this rank. Ranks exchange
+ * the table before the first operation. */
 #define GF_REACH_WORDS 4u
 struct gf_reach_table {
-    /* [world][GF_REACH_WORDS]: the lowest rank that it reaches, how many, a hash of which, one of
-     * its network device */
+    /* [world][GF_REACH_WORDS]: the lowest rank that it reaches, how many it reaches, a hash of
+     * which ranks these are, and a hash of its network device */
     float *reach;
     uint32_t *local, *across; /* [world] each: struct gf_coll_nodes */
 };
@@ -37,9 +37,9 @@ struct gf_nodes_meeting {
 };
 #define GF_NODES_AUTO 2u   /* auto takes hierarchy on so many nodes or more */
 #define GF_NODES_OWNERS 2u /* of at least so many ranks */
-/* nodes.c. Fills in the words of this rank. */
+/* nodes.c. Fills in the row of this rank, and zeroes the others. */
 void gf_nodes_meet(const struct gf_nodes_meeting *met);
-/* From the words summed over all ranks: which ranks make up which node, and whether hierarchy is
+/* From the table, summed over all ranks: which ranks make up which node, and whether hierarchy is
  * used. Where some rank does not share memory with its whole node, and hierarchy was asked for by
  * name, that is an error, with peer and error_out[256]. */
 gf_status gf_nodes_form(const struct gf_nodes_meeting *met, bool by_name,
@@ -71,8 +71,8 @@ struct gf_hierarchy {
     gf_type wire; /* between nodes, where `packed` is not 0: */
     /* [elem_count] of it, the block of this rank is used; 0: data travels as it is */
     gf_mem packed;
-    /* Some nodes add on devices and others on hosts, perhaps in another type: for messages of one
-     * size blocks are cut as for `cut`, and slices are of slice_bytes. */
+    /* Some nodes add on devices and others on hosts, perhaps in different types. So that messages
+     * have one size, all nodes cut blocks as for type `cut`, and slices have slice_bytes. */
     bool mixed;
     gf_type cut; /* where nodes are mixed */
     /* Of a device that the link does not read: the block is copied to the host and back. */
@@ -105,7 +105,7 @@ struct gf_hierarchy {
     uint64_t beat_ns;    /* when it gave that one */
 };
 
-/* Is it moved through memory that ranks share, rather than by messages, in the stage under way? */
+/* Does the stage under way move data through memory that ranks share, and not by messages? */
 static inline bool gf_hierarchy_in_memory(const struct gf_hierarchy *own)
 {
     bool in_node = (own->stage == GF_HIERARCHY_SCATTER) || (own->stage == GF_HIERARCHY_GATHER);

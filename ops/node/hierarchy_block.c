@@ -2,8 +2,8 @@
  * or copied from a device to the host and back, or both. */
 #include "ops/node/hierarchy_parts.h"
 
-/* Some of this rank's block, to the wire's type or back; what the new type cannot hold is counted:
- * as the rank's own where it is alone in its node, else as a sum. */
+/* Casts some of this rank's block to the wire's type or back. What the new type cannot hold is
+ * counted: as a value of this rank if it is alone in its node, otherwise as a sum. */
 gf_status gf_hierarchy_cast(struct gf_coll *coll, bool narrow, uint64_t at, uint64_t count)
 {
     struct gf_hierarchy *own = coll->own.hierarchy;

@@ -23,7 +23,7 @@ struct sub_slice {
     uint64_t count;
 };
 
-/* The rest of sub-block `at`, or of the first one after it that has one. False: there is none. */
+/* The rest of sub-block `at`, or of the next one that has a rest. False: there is none. */
 static bool sub_rest(const struct gf_coll *coll, struct gf_hierarchy_at *at, bool gathers,
                      struct sub_slice *rest_out)
 {
@@ -45,7 +45,7 @@ static bool sub_rest(const struct gf_coll *coll, struct gf_hierarchy_at *at, boo
     return false;
 }
 
-/* Of sub-block at->sub of `gathered`: how many elements from its begin on are summed over all
+/* How many elements of sub-block at->sub of `gathered`, from its begin on, are summed over all
  * nodes. */
 static uint64_t sub_ready(const struct gf_hierarchy *own, const struct gf_hierarchy_at *at)
 {
@@ -72,7 +72,7 @@ static bool slice_next(struct gf_coll *coll, struct gf_hierarchy_at *at, bool ga
     return true;
 }
 
-/* The part in the node, of one slice. */
+/* Combines one slice in the node: adds it up, or gathers it. */
 static gf_status slice_combine(struct gf_coll *coll, gf_collective collective,
                                const struct sub_slice *slice)
 {
@@ -94,7 +94,7 @@ static void slice_done(struct gf_coll *coll, struct gf_hierarchy_at *at, uint64_
     coll->moved_ns = now_ns;
 }
 
-/* The node's sum, as the ring takes it. */
+/* Adds up one slice in the node, and casts it to what the ring takes. */
 static gf_status slice_sum(struct gf_coll *coll, const struct sub_slice *slice, uint64_t now_ns)
 {
     struct gf_hierarchy *own = coll->own.hierarchy;
@@ -106,7 +106,7 @@ static gf_status slice_sum(struct gf_coll *coll, const struct sub_slice *slice, 
     return GF_OK;
 }
 
-/* All nodes' sum, as the ring leaves it, to the others of the node. */
+/* Casts the sum of all nodes back, and gives it to the other ranks of the node. */
 static gf_status slice_gather(struct gf_coll *coll, const struct sub_slice *slice, uint64_t now_ns)
 {
     struct gf_hierarchy *own = coll->own.hierarchy;

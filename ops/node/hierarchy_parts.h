@@ -15,8 +15,8 @@ static inline void gf_hierarchy_block(const struct gf_coll *coll, uint64_t *firs
                      count_out);
 }
 
-/* Does the wire have another type than data, or other memory? Where there is one node, nothing
- * leaves it. */
+/* Does the wire take another type than that of data, or other memory? With one node nothing leaves
+ * the node, so the answer is no. */
 static inline bool gf_hierarchy_casts(const struct gf_hierarchy *own)
 {
     return (own->packed != 0) && (own->nodes->node_count > 1);
@@ -26,7 +26,7 @@ static inline bool gf_hierarchy_crosses(const struct gf_hierarchy *own)
     return (own->host.data != 0) && (own->nodes->node_count > 1);
 }
 
-/* What the wire carries: elements of this size, of a copy of data where there is one. */
+/* The size of an element on the wire, where a copy of data may have another type. */
 static inline size_t gf_hierarchy_wire_bytes(const struct gf_coll *coll)
 {
     const struct gf_hierarchy *own = coll->own.hierarchy;

@@ -116,9 +116,9 @@ static bool devices_of_their_own(const struct gf_nodes_meeting *met)
     return true;
 }
 
-/* auto takes hierarchy wherever each node has several ranks: with m nodes and n ranks 2 (m-1)/m of
- * the data leave and enter a node, with a ring 2 (n-1)/n, and by one device of the node; it has
- * fewer rounds, too. */
+/* auto takes hierarchy wherever each node has several ranks. With m nodes and n ranks, 2 (m-1)/m of
+ * the data leave and enter a node. With a ring it is 2 (n-1)/n, all through one device of the node,
+ * and there are more rounds. */
 gf_status gf_nodes_form(const struct gf_nodes_meeting *met, bool by_name,
                         struct gf_coll_nodes *nodes, bool *used_out, uint32_t *peer_out,
                         char *error_out)

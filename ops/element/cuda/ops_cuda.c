@@ -20,6 +20,8 @@ static const char *const names[] = {GF_KERNELS(KERNEL_NAME)};
 
 #define KERNEL_NUMBER(name) KERNEL_##name,
 enum { GF_KERNELS(KERNEL_NUMBER) };
+_Static_assert(KERNEL_sum_bf16 - KERNEL_sum_f32 + 1 == GF_TYPE_COUNT,
+               "a kernel is chosen by adding a type to its number: GF_KERNELS_TYPES has all types");
 
 _Static_assert(GF_KERNEL_THREADS == GF_GPU_BLOCK_THREADS,
                "it says how many blocks it has room for");
