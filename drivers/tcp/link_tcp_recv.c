@@ -341,35 +341,58 @@ static void payload_advance(struct gf_tcp_stream *stream, const void *at, uint32
     }
 }
 
+/* A header at `from` begins a frame, or ends the stream. */
+static void head_take(struct gf_tcp_stream *stream, const unsigned char *from)
+{
+    if (gf_tcp_head_get(from, &stream->head))
+        frame_begin(stream);
+    else
+        gf_tcp_violated(stream, "a header was damaged on its way, or something else writes there");
+}
+
+/* As much of the payload under way as lies at `from`; returns how many bytes that is. */
+static uint32_t payload_take(struct gf_tcp_stream *stream, const unsigned char *from, uint32_t have)
+{
+    uint32_t taken = 0;
+    while ((taken < have) && (stream->left > 0)) {
+        struct iovec part;
+        uint32_t bytes;
+        (void)payload_parts(stream, &part, 1, &bytes);
+        if (bytes > have - taken) bytes = have - taken;
+        if (part.iov_base != from + taken) memmove(part.iov_base, from + taken, bytes);
+        payload_advance(stream, part.iov_base, bytes);
+        taken += bytes;
+    }
+    return taken;
+}
+
 /* Takes the next bytes of the stream, which lie at `from`: headers are read, and payload is copied
  * to where it belongs unless it lies there. Returns how many bytes at the end are less than a
- * header, or 0 where the stream has ended. `from` may be in the memory of the receive that the
- * payload belongs to, at or after its destination. */
+ * header, or 0 where the stream has ended.
+ *
+ * `from` may be the memory of a posted receive. read_parts() expected its message W next, and where
+ * another frame X arrived in its place, all that follows the header of X lies there. X goes where
+ * it belongs first, and W is then moved down over what has been taken already:
+ *
+ *     stream            | head X |   X   | head W |        W        | ..
+ *     was read to       | in[]   | the receive's memory             | in[]
+ *     W belongs to               | W                |
+ *
+ * So a payload never lies before its destination in the same receive, and memmove() writes nothing
+ * that is still to be taken. */
 static uint32_t take(struct gf_tcp_stream *stream, const unsigned char *from, uint32_t have)
 {
     while (stream->fd >= 0) {
         if (!stream->in_payload) {
             if (have < TCP_HEAD_BYTES) break;
-            if (!gf_tcp_head_get(from, &stream->head)) {
-                gf_tcp_violated(stream,
-                                "a header was damaged on its way, or something else writes there");
-                break;
-            }
+            head_take(stream, from);
             from += TCP_HEAD_BYTES;
             have -= TCP_HEAD_BYTES;
-            frame_begin(stream);
             if (stream->fd < 0) break;
         }
-        while ((have > 0) && (stream->left > 0)) {
-            struct iovec part;
-            uint32_t bytes;
-            (void)payload_parts(stream, &part, 1, &bytes);
-            if (bytes > have) bytes = have;
-            if (part.iov_base != from) memmove(part.iov_base, from, bytes);
-            payload_advance(stream, part.iov_base, bytes);
-            from += bytes;
-            have -= bytes;
-        }
+        const uint32_t bytes = payload_take(stream, from, have);
+        from += bytes;
+        have -= bytes;
         if (stream->left > 0) break;
         frame_end(stream);
     }

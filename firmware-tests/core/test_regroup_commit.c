@@ -122,7 +122,8 @@ static gf_status job_turn(struct world *w, uint32_t rank)
     if ((begun_ns != 0) && (gf_sim_now_ns(w->sim) >= begun_ns + late_us * US) &&
         gf_sim_runs(w->sim, victim))
         gf_sim_kill(w->sim, victim);
-    if ((gf->change.state == GF_CHANGE_SYNC) && (gf->change.sync_next == 2) && (copy_ns == 0))
+    if ((gf->change.state == GF_CHANGE_SYNC) && (gf->change.sync_next == GF_SYNC_EXTRA) &&
+        (copy_ns == 0))
         copy_ns = gf_sim_now_ns(w->sim);
     if ((copied_us != 0) && (copy_ns != 0) && (gf_sim_now_ns(w->sim) >= copy_ns + copied_us * US) &&
         gf_sim_runs(w->sim, second)) {

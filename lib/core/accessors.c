@@ -1,6 +1,8 @@
 /* Numbers and addresses that a program asks for. */
 #include "lib/core/accessors.h"
 
+#include "lib/core/arena.h"
+
 uint32_t gf_rank(const gf_context *gf)
 {
     return (gf == NULL) ? 0 : gf->rank;
@@ -84,4 +86,27 @@ gf_path gf_path_of(const gf_context *gf)
     if (gf->ipc.agreed) return GF_PATH_PEERS;
     return ((gf->link != NULL) && gf->link->reaches_device && !in_regions) ? GF_PATH_WIRE
                                                                            : GF_PATH_STAGED;
+}
+
+gf_mem gf_exchange_take(gf_context *gf, uint64_t size_bytes)
+{
+    uint64_t at;
+    if ((gf_enter(gf) < 0) || gf_region_moves(gf)) return 0;
+    at = gf_align_up(gf->region.user_used, GF_ALIGN_BYTES);
+    if ((size_bytes == 0) || (at > gf->config.exchange.user_bytes) ||
+        (size_bytes > gf->config.exchange.user_bytes - at))
+        return 0;
+    gf->region.user_used = at + size_bytes;
+    return gf->region.user + at;
+}
+
+void gf_block(uint64_t elem_count, uint32_t world, uint32_t rank, uint64_t *first_out,
+              uint64_t *count_out)
+{
+    uint64_t first;
+    uint64_t count;
+    gf_coll_block((rank < world) ? elem_count : 0, (rank < world) ? world : 1, rank, &first,
+                  &count);
+    if (first_out != NULL) *first_out = first;
+    if (count_out != NULL) *count_out = count;
 }

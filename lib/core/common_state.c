@@ -19,31 +19,63 @@
 #define FLAG_SKIPPED 0x8u
 #define FLAG_OWED 0x10u /* the lead has no whole weights: nobody has */
 
-/* Into gf->change.words, or from there: what is small. The flags come first: they are looked at
- * before the rest. */
-static void words_walk(gf_context *gf, bool put)
+/* What is small, as it travels in gf->change.words. The flags come first: they are looked at before
+ * the rest. */
+struct small {
+    uint32_t flags;
+    float scale;
+    uint32_t scale_good, scale_bad;
+    uint64_t samples_before;
+    uint32_t selected_count;
+    uint32_t updates; /* at most UINT32_MAX */
+};
+
+static void small_walk(struct gf_walk *walk, struct small *small)
 {
+    gf_walk_u32(walk, &small->flags);
+    gf_walk_bytes(walk, &small->scale, sizeof small->scale);
+    gf_walk_u32(walk, &small->scale_good);
+    gf_walk_u32(walk, &small->scale_bad);
+    gf_walk_u64(walk, &small->samples_before);
+    gf_walk_u32(walk, &small->selected_count);
+    gf_walk_u32(walk, &small->updates);
+}
+
+static void words_put(gf_context *gf)
+{
+    const struct gf_sparse *sparse = &gf->sparse;
+    const uint64_t updates = gf->optimizer.updates;
     struct gf_put to = {(unsigned char *)gf->change.words, sizeof gf->change.words};
-    struct gf_get from = {.at = to.at, .left = to.left};
-    struct gf_walk walk = {.put = put ? &to : NULL, .get = put ? NULL : &from};
+    struct small small = {
+        .flags = (sparse->history_empty ? FLAG_EMPTY : 0) | (sparse->local_begun ? FLAG_LOCAL : 0) |
+                 (gf->skipped_last ? FLAG_SKIPPED : 0) | (gf->given.owed ? FLAG_OWED : 0),
+        .scale = gf->loss_scale.value,
+        .scale_good = gf->loss_scale.good,
+        .scale_bad = gf->loss_scale.bad,
+        .samples_before = gf->samples_before,
+        .selected_count = sparse->selected_count,
+        .updates = (updates < UINT32_MAX) ? (uint32_t)updates : UINT32_MAX,
+    };
+    small_walk(&(struct gf_walk){.put = &to}, &small);
+}
+
+static void words_take(gf_context *gf)
+{
     struct gf_sparse *sparse = &gf->sparse;
-    uint32_t flags = (sparse->history_empty ? FLAG_EMPTY : 0) |
-                     (sparse->local_begun ? FLAG_LOCAL : 0) |
-                     (gf->skipped_last ? FLAG_SKIPPED : 0) | (gf->given.owed ? FLAG_OWED : 0);
-    uint32_t updates =
-        (gf->optimizer.updates < UINT32_MAX) ? (uint32_t)gf->optimizer.updates : UINT32_MAX;
-    gf_walk_u32(&walk, &flags);
-    gf_walk_bytes(&walk, &gf->loss_scale.value, sizeof gf->loss_scale.value);
-    gf_walk_u32(&walk, &gf->loss_scale.good);
-    gf_walk_u32(&walk, &gf->loss_scale.bad);
-    gf_walk_u64(&walk, &gf->samples_before);
-    gf_walk_u32(&walk, &sparse->selected_count);
-    gf_walk_u32(&walk, &updates);
-    gf->optimizer.updates = put ? gf->optimizer.updates : updates;
-    sparse->history_empty = (flags & FLAG_EMPTY) != 0;
-    sparse->local_begun = (flags & FLAG_LOCAL) != 0;
-    gf->skipped_last = (flags & FLAG_SKIPPED) != 0;
-    gf->given.owed = gf->given.owed || ((flags & FLAG_OWED) != 0);
+    struct gf_get from = {.at = (const unsigned char *)gf->change.words,
+                          .left = sizeof gf->change.words};
+    struct small small;
+    small_walk(&(struct gf_walk){.get = &from}, &small);
+    sparse->history_empty = (small.flags & FLAG_EMPTY) != 0;
+    sparse->local_begun = (small.flags & FLAG_LOCAL) != 0;
+    sparse->selected_count = small.selected_count;
+    gf->skipped_last = (small.flags & FLAG_SKIPPED) != 0;
+    gf->given.owed = gf->given.owed || ((small.flags & FLAG_OWED) != 0);
+    gf->loss_scale.value = small.scale;
+    gf->loss_scale.good = small.scale_good;
+    gf->loss_scale.bad = small.scale_bad;
+    gf->samples_before = small.samples_before;
+    gf->optimizer.updates = small.updates;
 }
 
 static uint32_t words_flags(const gf_context *gf)
@@ -73,6 +105,19 @@ static gf_status history_give_up(gf_context *gf)
     return GF_OK;
 }
 
+/* A request of its own each; regions of state_extra use them in turn. */
+enum part {
+    PART_WORDS = 0,
+    PART_RESTS = 0,
+    PART_SELECTION = 0,
+    PART_WEIGHT,
+    PART_MOMENTUM,
+    PART_MOMENT2,
+    PART_HALF,
+    PART_COUNT
+};
+_Static_assert(PART_COUNT <= GF_REQUESTS_MAX, "all pools travel at once");
+
 static void part_post(gf_context *gf, uint32_t part, gf_mem data, uint64_t elem_count, gf_type type)
 {
     const struct gf_call call = {GF_OPERATION_REGROUP, GF_COLL_BROADCAST, gf->change.plan.lead};
@@ -93,7 +138,7 @@ static void extra_post(gf_context *gf)
             part_post(gf, part, data, words, GF_TYPE_F32);
             continue;
         }
-        change->sync_next = 3;
+        change->sync_next = GF_SYNC_RESTS;
         change->extra_first = change->extra_next = 0;
         return;
     }
@@ -110,7 +155,7 @@ static gf_status rests_post(gf_context *gf)
     if (words == 0) return GF_OK;
     if (gf->rank == change->plan.lead)
         gf_extra_rests_move(gf, change->extra_first, change->extra_next, true);
-    part_post(gf, 0, (gf_mem)(uintptr_t)gf->extra_stage, words, GF_TYPE_F32);
+    part_post(gf, PART_RESTS, (gf_mem)(uintptr_t)gf->extra_stage, words, GF_TYPE_F32);
     return GF_AGAIN;
 }
 
@@ -121,10 +166,10 @@ static void words_post(gf_context *gf)
     /* Ranks that do not lag receive the bits that they have. */
     if ((mine->steps != common->steps) || (mine->applied != common->applied))
         gf_given_lags(gf, common);
-    words_walk(gf, true);
-    part_post(gf, 0, (gf_mem)(uintptr_t)gf->change.words, sizeof gf->change.words / sizeof(float),
-              GF_TYPE_F32);
-    gf->change.sync_next = 1;
+    words_put(gf);
+    part_post(gf, PART_WORDS, (gf_mem)(uintptr_t)gf->change.words,
+              sizeof gf->change.words / sizeof(float), GF_TYPE_F32);
+    gf->change.sync_next = GF_SYNC_POOLS;
 }
 
 /* Broadcasts whole pools, gaps included, so that a flat range of a pool is the same range on all
@@ -141,34 +186,35 @@ static gf_status pools_post(gf_context *gf)
     if ((own > 0) && !gf->sparse.local_begun && (gf->optimizer.momentum != 0) &&
         (gf->ops->zero(&gf->queue, gf->optimizer.momentum, own * sizeof(float)) < 0))
         return gf_device_failed(gf, GF_OPERATION_REGROUP);
-    part_post(gf, 1, (gf_mem)(uintptr_t)gf->sparse.selection, gf->sparse.chunk_count, GF_TYPE_F32);
-    if (gf->optimizer.weight != 0) part_post(gf, 2, gf->optimizer.weight, elems, GF_TYPE_F32);
+    part_post(gf, PART_SELECTION, (gf_mem)(uintptr_t)gf->sparse.selection, gf->sparse.chunk_count,
+              GF_TYPE_F32);
+    if (gf->optimizer.weight != 0)
+        part_post(gf, PART_WEIGHT, gf->optimizer.weight, elems, GF_TYPE_F32);
     if (gf->optimizer.momentum != 0)
-        part_post(gf, 3, gf->optimizer.momentum + own * sizeof(float), elems - own, GF_TYPE_F32);
-    if (gf->optimizer.moment2 != 0) part_post(gf, 5, gf->optimizer.moment2, elems, GF_TYPE_F32);
+        part_post(gf, PART_MOMENTUM, gf->optimizer.momentum + own * sizeof(float), elems - own,
+                  GF_TYPE_F32);
+    if (gf->optimizer.moment2 != 0)
+        part_post(gf, PART_MOMENT2, gf->optimizer.moment2, elems, GF_TYPE_F32);
     if (gf->optimizer.half != 0)
-        part_post(gf, 4, gf->optimizer.half, elems, gf->config.optimizer.half_weights);
-    gf->change.sync_next = 2;
+        part_post(gf, PART_HALF, gf->optimizer.half, elems, gf->config.optimizer.half_weights);
+    gf->change.sync_next = GF_SYNC_EXTRA;
     gf->change.extra_next = 0;
     return GF_AGAIN;
 }
 
 gf_status gf_common_state_progress(gf_context *gf)
 {
-    uint32_t next = gf->change.sync_next;
     if (!gf->change.plan.lags) return GF_OK;
     if (gf_request_progress(gf, NULL) < 0 || (gf->error.code != GF_OK)) return gf->error.code;
     if (!gf_requests_idle(gf)) return GF_AGAIN;
     gf_requests_reset(gf, gf->requests.posted);
-    if (next == 0) {
-        words_post(gf);
-    } else if (next == 1) {
-        return pools_post(gf);
-    } else if (next == 2) {
-        extra_post(gf);
-    } else if (rests_post(gf) == GF_OK) {
-        words_walk(gf, false);
-        return GF_OK;
+    switch (gf->change.sync_next) {
+    case GF_SYNC_WORDS: words_post(gf); return GF_AGAIN;
+    case GF_SYNC_POOLS: return pools_post(gf);
+    case GF_SYNC_EXTRA: extra_post(gf); return GF_AGAIN;
+    case GF_SYNC_RESTS: break;
     }
-    return GF_AGAIN;
+    if (rests_post(gf) == GF_AGAIN) return GF_AGAIN;
+    words_take(gf);
+    return GF_OK;
 }

@@ -9,6 +9,7 @@
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 #include "lib/core/device_work.h"
+#include "lib/core/relink.h"
 #include "lib/device/device.h"
 
 /* Requests that have not ended after this time are ended by dropping the link. Over shared memory

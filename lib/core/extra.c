@@ -6,10 +6,8 @@
 #include <string.h>
 
 #include "drivers/base/fnv.h"
-#include "lib/core/accessors.h"
 #include "lib/core/arena.h"
 #include "lib/settings/settings.h"
-#include "drivers/base/arithmetic.h"
 
 gf_status gf_extra_check(const struct gf_config *config, char *error_out)
 {
@@ -83,37 +81,6 @@ void gf_extra_summary(const struct gf_config *config, char *summary, size_t byte
                          (unsigned long long)config->state_extra[i].bytes);
     }
     summary[used] = '\0'; /* what does not fit whole is left out */
-}
-
-bool gf_has_weights(const gf_context *gf)
-{
-    return (gf->config.optimizer.kind != GF_OPTIMIZER_NONE) || (gf->config.state_extra_count > 0);
-}
-
-bool gf_step_is_unapplied(const gf_context *gf)
-{
-    return (gf->step.state == GF_STEP_WHOLE) && !gf->step.skipped && gf_has_weights(gf);
-}
-
-gf_status gf_updated(gf_context *gf)
-{
-    GF_COMPUTES();
-    gf_status status = gf_enter(gf);
-    if (status < 0) return status;
-    if (gf->config.optimizer.kind != GF_OPTIMIZER_NONE)
-        return gf_refuse(gf, GF_ERR_STATE,
-                         "gf_updated: optimizer.kind is not none; gf_update() applies the step");
-    if ((gf->phase != GF_PHASE_READY) || (gf->step.state != GF_STEP_WHOLE))
-        return gf_refuse(gf, GF_ERR_STATE, "gf_updated: %s",
-                         (gf->step.state == GF_STEP_UPDATED) ? "this step was applied before"
-                                                             : "no step is whole");
-    if (gf->step.skipped)
-        gf_log_line(&gf->log, GF_LOG_WARN,
-                    "gf_updated: step %llu was skipped, so no rank may have applied it: "
-                    "gf_step_skipped() is asked before the update",
-                    (unsigned long long)gf->step.number);
-    gf->step.state = GF_STEP_UPDATED;
-    return GF_OK;
 }
 
 uint64_t gf_extra_bytes(const gf_context *gf)

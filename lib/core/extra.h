@@ -13,12 +13,6 @@ uint64_t gf_extra_hash(const struct gf_config *config); /* of names and sizes; 0
 /* Adds fields to a summary (gf_config_summary()): how many regions, then "state_extra[1]=m:1600B",
  * as many as fit. */
 void gf_extra_summary(const struct gf_config *config, char *summary, size_t bytes);
-/* This library applies a step, or the program reports that it did (gf_updated()). */
-bool gf_has_weights(const gf_context *gf);
-/* The last step is whole and was not applied to them. */
-bool gf_step_is_unapplied(const gf_context *gf);
-#define GF_APPLY_FIRST \
-    "gf_update() is first, or gf_updated() where the optimizer is the program's own"
 uint64_t gf_extra_bytes(const gf_context *gf); /* of a saved state, each region on 8 bytes */
 void gf_extra_save(const gf_context *gf, unsigned char *to);
 void gf_extra_load(const gf_context *gf, const unsigned char *from);

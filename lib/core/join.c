@@ -8,7 +8,7 @@
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 #include "lib/core/device_work.h"
-#include "lib/core/extra.h"
+#include "lib/core/applied.h"
 #include "drivers/base/arithmetic.h"
 
 #define CONNECTS_A_POLL 32u

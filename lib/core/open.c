@@ -15,6 +15,7 @@
 #include "lib/core/choose.h"
 #include "lib/core/extra.h"
 #include "lib/core/device_work.h"
+#include "lib/core/relink.h"
 #include "lib/core/layout.h"
 #include "lib/core/vote.h"
 #include "lib/device/device.h"

@@ -45,9 +45,11 @@ struct gf_opening {
 gf_status gf_join_progress(gf_context *gf, uint64_t now_ns);
 /* The context failed before it could reach another rank: it holds nothing but its error. */
 gf_status gf_open_fail(gf_context *gf, gf_status status, const struct gf_fault *fault);
-/* Offsets in the exchange region. */
+void gf_drivers_close(gf_context *gf); /* those that are open */
+
 /* Squares of tensors that a device brings to the host at a time (lib/optimizer/clip.c). */
 #define GF_SQUARES_READ 64u
+/* Offsets in the exchange region. */
 struct gf_exchange_parts {
     /* and small data of direct, in all worlds that it serves; at the same offset on all ranks */
     uint64_t flags;
@@ -57,19 +59,5 @@ struct gf_exchange_parts {
     uint64_t vote;    /* uint64_t[] */
     uint64_t squares; /* double[GF_SQUARES_READ], on a device only */
 };
-/* relink.c. All addresses in the region, as the link has it now. */
-void gf_exchange_lay(gf_context *gf);
-
-/* relink.c. Opens the context's link, of the generation of now, without a network. */
-gf_status gf_link_open(gf_context *gf, struct gf_fault *fault_out);
-/* From here on this process is a rank of that generation. Makes a new link for it, unless the link
- * was opened for just this generation. *endpoint_out is the endpoint address, in an operation's
- * staging. */
-gf_status gf_link_renew(gf_context *gf, const struct gf_generation *to, const void **endpoint_out,
-                        size_t *bytes_out, struct gf_fault *fault_out);
-/* Ends all requests and all connections that are being made. The region may be another one
- * afterwards. */
-void gf_link_cut(gf_context *gf);
-void gf_drivers_close(gf_context *gf); /* those that are open */
 
 #endif

@@ -235,40 +235,51 @@ gf_status gf_pool_layout(const struct gf_config *config, const struct gf_tensor 
     return GF_OK;
 }
 
-/* buffers[at] is a whole run: cuts it into buffers of one length, the last may be shorter, and
- * pairs buffers and tensors. Returns how many there are. */
-static uint32_t run_cut(const struct gf_config *config, struct gf_pool_tensor *table,
-                        struct gf_buffer *buffers, uint32_t at)
+/* Which of the `count` buffers from buffers[at] on hold elements of tensor `index`, all of them
+ * `length` elements long but the last. A tensor without elements belongs to the buffer in which it
+ * lies. */
+static void run_pair(const struct gf_buffer *run, struct gf_pool_tensor *tensor, uint32_t index,
+                     uint64_t length, struct gf_buffer *buffers, uint32_t at, uint32_t count)
 {
-    const struct gf_buffer run = buffers[at];
+    const uint64_t first = tensor->first_elem - run->first_elem;
+    const uint64_t end = first + tensor->elem_count;
+    uint32_t low = (first < run->elem_count) ? (uint32_t)(first / length) : count - 1;
+    uint32_t high = (tensor->elem_count > 0) ? (uint32_t)((end - 1) / length) : low;
+    tensor->buffer_first = at + low;
+    tensor->buffer_count = high + 1 - low;
+    for (struct gf_buffer *b = &buffers[at + low]; b <= &buffers[at + high]; b++) {
+        if (b->tensor_count++ == 0) b->first_tensor = index;
+        b->last_tensor = index;
+    }
+}
+
+/* Cuts a whole run into buffers[at] and on, and pairs them with its tensors.
+ *
+ *     run        | tensor 7 | tensor 6 |gap|         tensor 5         |
+ *     buffers    |       at        |     at + 1      |   at + 2   |
+ *                 <---- length --->                   <- what is left
+ *
+ * Invariant: run_buffers() alone says into how many. walk_count() asked it for the same run when
+ * the pool was measured, so the buffers that were measured are those that are made. That holds as
+ * long as both end a run by the same rule, run_is_full() or another type. With config.pool_order
+ * each tensor was counted alone, and runs make fewer. Returns how many there are. */
+static uint32_t run_cut(const struct gf_config *config, const struct gf_buffer *run,
+                        struct gf_pool_tensor *table, struct gf_buffer *buffers, uint32_t at)
+{
     uint64_t first = 0;
     uint64_t length;
-    uint32_t count = run_buffers(config, run.elem_count, &length);
+    const uint32_t count = run_buffers(config, run->elem_count, &length);
     for (uint32_t i = 0; i < count; i++, first += length) {
         struct gf_buffer *buffer = &buffers[at + i];
-        *buffer = run;
-        buffer->first_elem = run.first_elem + first;
+        *buffer = *run;
+        buffer->first_elem = run->first_elem + first;
         buffer->gradient_offset =
-            run.gradient_offset + first * gf_type_size_bytes((gf_type)run.type);
-        buffer->elem_count = (run.elem_count - first < length) ? run.elem_count - first : length;
+            run->gradient_offset + first * gf_type_size_bytes((gf_type)run->type);
+        buffer->elem_count = (run->elem_count - first < length) ? run->elem_count - first : length;
         buffer->tensor_count = 0;
     }
-    for (uint32_t i = run.first_tensor; i <= run.last_tensor; i++) {
-        struct gf_pool_tensor *tensor = &table[i];
-        uint64_t first = tensor->first_elem - run.first_elem;
-        uint64_t end = first + tensor->elem_count;
-        if (tensor->sparse != run.sparse) continue;
-        tensor->buffer_first =
-            (first < run.elem_count) ? at + (uint32_t)(first / length) : at + count - 1;
-        tensor->buffer_count = (tensor->elem_count > 0)
-                                   ? at + (uint32_t)((end - 1) / length) + 1 - tensor->buffer_first
-                                   : 1;
-        for (uint32_t b = tensor->buffer_first; b < tensor->buffer_first + tensor->buffer_count;
-             b++) {
-            if (buffers[b].tensor_count++ == 0) buffers[b].first_tensor = i;
-            buffers[b].last_tensor = i;
-        }
-    }
+    for (uint32_t i = run->first_tensor; i <= run->last_tensor; i++)
+        if (table[i].sparse == run->sparse) run_pair(run, &table[i], i, length, buffers, at, count);
     return count;
 }
 
@@ -276,34 +287,35 @@ uint32_t gf_pool_group(const struct gf_config *config, struct gf_pool_tensor *ta
                        uint32_t tensor_count, bool sparse, struct gf_buffer *buffers,
                        uint32_t count)
 {
-    struct gf_buffer *open = NULL;
+    struct gf_buffer run = {0};
+    bool open = false;
     const struct gf_pool_tensor *low = NULL;
     const struct gf_pool_tensor *high = NULL; /* of the open run, by where they lie */
     for (uint32_t i = 0; i < tensor_count; i++) {
         const struct gf_pool_tensor *tensor = &table[i];
         if ((tensor->sparse != 0) != sparse) continue;
-        if ((open != NULL) && ((open->type != tensor->type) || ((tensor->slot != high->slot + 1) &&
-                                                                (tensor->slot + 1 != low->slot)))) {
-            count += run_cut(config, table, buffers, count);
-            open = NULL;
+        if (open && ((run.type != tensor->type) ||
+                     ((tensor->slot != high->slot + 1) && (tensor->slot + 1 != low->slot)))) {
+            count += run_cut(config, &run, table, buffers, count);
+            open = false;
         }
-        if (open == NULL) {
-            open = &buffers[count];
-            *open = (struct gf_buffer){
+        if (!open) {
+            run = (struct gf_buffer){
                 .first_tensor = i, .type = tensor->type, .sparse = tensor->sparse};
             low = high = tensor;
+            open = true;
         }
         if (tensor->slot > high->slot) high = tensor;
         if (tensor->slot < low->slot) low = tensor;
-        open->first_elem = low->first_elem;
-        open->gradient_offset = low->gradient_offset;
-        open->last_tensor = i;
-        open->elem_count = high->first_elem + high->elem_count - low->first_elem;
-        if (!run_is_full(config, open->elem_count)) continue;
-        count += run_cut(config, table, buffers, count);
-        open = NULL;
+        run.first_elem = low->first_elem;
+        run.gradient_offset = low->gradient_offset;
+        run.last_tensor = i;
+        run.elem_count = high->first_elem + high->elem_count - low->first_elem;
+        if (!run_is_full(config, run.elem_count)) continue;
+        count += run_cut(config, &run, table, buffers, count);
+        open = false;
     }
-    return (open == NULL) ? count : count + run_cut(config, table, buffers, count);
+    return open ? count + run_cut(config, &run, table, buffers, count) : count;
 }
 
 uint32_t gf_pool_find(const struct gf_pool_tensor *table, uint32_t first, uint32_t last,

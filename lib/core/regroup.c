@@ -15,7 +15,8 @@
 #include "lib/core/accessors.h"
 #include "lib/core/choose.h"
 #include "lib/core/device_work.h"
-#include "lib/core/extra.h"
+#include "lib/core/relink.h"
+#include "lib/core/applied.h"
 #include "lib/device/device.h"
 
 /* later than the coordinator's own deadline, so that its text, which names what was lacking, comes
@@ -79,7 +80,7 @@ static void joined(gf_context *gf)
     gf->phase = GF_PHASE_JOIN;
     change->state = GF_CHANGE_JOIN;
     deadline_set(gf);
-    change->sync_next = 0;
+    change->sync_next = GF_SYNC_WORDS;
     if (change->plan.comes_in) change->own.partial = 1;
     change->comes_in = change->comes_in || change->plan.comes_in;
 }

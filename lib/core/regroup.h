@@ -14,6 +14,14 @@ typedef enum gf_change_state {
     GF_CHANGE_SYNC   /* the common state to those that lag */
 } gf_change_state;
 
+/* SYNC: what is posted next. Each begins once all ranks have what was posted before. */
+typedef enum gf_sync {
+    GF_SYNC_WORDS = 0, /* what is small */
+    GF_SYNC_POOLS,
+    GF_SYNC_EXTRA, /* config.state_extra as far as it goes from where it lies */
+    GF_SYNC_RESTS  /* its rests, a message at a time */
+} gf_sync;
+
 struct gf_change {
     gf_change_state state;
     bool final;        /* the failure under way is the end */
@@ -21,9 +29,7 @@ struct gf_change {
     bool was_admitted; /* this process was let into a job that had begun */
     bool left_out;     /* the generation under way took it in again */
     bool comes_in;     /* on its way into one, the generations that failed meanwhile included */
-    /* SYNC: 0: the words are posted next, 1: the pools, 2: config.state_extra as far as it goes
-     * from where it lies, 3: its rests */
-    uint32_t sync_next;
+    gf_sync sync_next;
     uint32_t extra_next;  /* SYNC: the first region that is not posted */
     uint32_t extra_first; /* and the first one whose rest is in the stage */
     uint64_t deadline_ns;

@@ -5,7 +5,6 @@
 
 #include "lib/context.h"
 #include "lib/core/accessors.h"
-#include "lib/core/arena.h"
 #include "lib/core/choose.h"
 #include "lib/core/device_work.h"
 #include "lib/settings/settings.h"
@@ -384,29 +383,6 @@ gf_status gf_request_wait_for(gf_context *gf, struct gf_request *request, uint64
 {
     GF_COMPUTES();
     return request_wait(gf, request, bound_ns, "gf_request_wait_for");
-}
-
-void gf_block(uint64_t elem_count, uint32_t world, uint32_t rank, uint64_t *first_out,
-              uint64_t *count_out)
-{
-    uint64_t first;
-    uint64_t count;
-    gf_coll_block((rank < world) ? elem_count : 0, (rank < world) ? world : 1, rank, &first,
-                  &count);
-    if (first_out != NULL) *first_out = first;
-    if (count_out != NULL) *count_out = count;
-}
-
-gf_mem gf_exchange_take(gf_context *gf, uint64_t size_bytes)
-{
-    uint64_t at;
-    if ((gf_enter(gf) < 0) || gf_region_moves(gf)) return 0;
-    at = gf_align_up(gf->region.user_used, GF_ALIGN_BYTES);
-    if ((size_bytes == 0) || (at > gf->config.exchange.user_bytes) ||
-        (size_bytes > gf->config.exchange.user_bytes - at))
-        return 0;
-    gf->region.user_used = at + size_bytes;
-    return gf->region.user + at;
 }
 
 void gf_requests_reset(gf_context *gf, uint64_t posted)

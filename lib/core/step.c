@@ -13,7 +13,8 @@
 #include "lib/context.h"
 #include "lib/core/accessors.h"
 #include "lib/core/device_work.h"
-#include "lib/core/extra.h"
+#include "lib/core/skipped.h"
+#include "lib/core/applied.h"
 #include "lib/core/vote.h"
 #include "drivers/base/arithmetic.h"
 

@@ -2,11 +2,11 @@
  * each of its words by a rule of its own, and every word alone, so that any range of words may be
  * reduced at a time. */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "lib/context.h"
 #include "lib/core/choose.h"
+#include "lib/core/skipped.h"
 #include "lib/core/vote.h"
 
 /* Adds two words as doubles. Every rank adds the same two, but a CPU that adds two NaNs returns the
@@ -46,7 +46,6 @@ static void waiting_add(uint64_t *into, uint64_t from)
 #define LOWEST                                                              \
     (BIT(GF_VOTE_FIRST_BAD) | BIT(GF_VOTE_FIRST_SUM) | BIT(GF_VOTE_FIRST) | \
      BIT(GF_VOTE_STEP_LOWEST))
-#define GF_VOTE_SAID_BIT 48u
 #define RANK_MASK ((1u << GF_VOTE_RANK_BITS) - 1)
 #define WAIT_MASK ((UINT64_C(1) << (64 - GF_VOTE_RANK_BITS)) - 1) /* 26 days */
 
@@ -74,100 +73,6 @@ static gf_status vote_reduce(void *arg, gf_mem dst, gf_mem src, uint64_t word_co
     return GF_OK;
 }
 
-/* ---- messages about a skipped step ---- */
-
-#define SKIPS_FORGOTTEN 100u /* good steps in a row: the next skipped one is logged as the first */
-
-void gf_skip_none(gf_context *gf)
-{
-    if (++gf->observed.taken_in_row >= SKIPS_FORGOTTEN)
-        memset(gf->observed.skips, 0, sizeof gf->observed.skips);
-}
-
-/* Limits the warnings: a lasting cause would fill the log with equal lines. */
-bool gf_skip_is_news(gf_context *gf, uint32_t reason, char text_out[GF_SKIP_TEXT_BYTES])
-{
-    struct gf_skips *skips = &gf->observed.skips[reason];
-    gf->observed.taken_in_row = 0;
-    if (skips->count++ == 0) skips->first_step = gf->step.number;
-    text_out[0] = '\0';
-    if (skips->count > 1)
-        (void)snprintf(text_out, GF_SKIP_TEXT_BYTES, " (%llu such steps since step %llu)",
-                       (unsigned long long)skips->count, (unsigned long long)skips->first_step);
-    return (skips->count & (skips->count - 1)) == 0;
-}
-
-static void values_log(gf_context *gf, const uint64_t *words)
-{
-    const struct gf_finite_location location = gf_finite_location_of(words[GF_VOTE_FIRST_BAD]);
-    char many[GF_SKIP_TEXT_BYTES];
-    if (!gf_skip_is_news(gf, GF_SKIP_VALUES, many)) return;
-    gf_log_line(&gf->log, GF_LOG_WARN,
-                "step %llu skipped on all ranks: %llu values are not finite, first on rank %u, "
-                "tensor %u \"%s\", element %llu%s",
-                (unsigned long long)gf->step.number, (unsigned long long)words[GF_VOTE_BAD],
-                location.rank, location.tensor, gf->tensors[location.tensor].name,
-                (unsigned long long)location.elem, many);
-}
-
-/* The largest power of two that keeps the sum of `world` finite values in range. */
-static double pre_scale_for(uint32_t world)
-{
-    double scale = 1.0;
-    while (scale * world > 1.0) scale /= 2.0;
-    return scale;
-}
-
-static void sum_log(gf_context *gf, const uint64_t *words)
-{
-    const struct gf_finite_location location = gf_finite_location_of(words[GF_VOTE_FIRST_SUM]);
-    const double is = (double)gf->config.exchange.pre_scale;
-    const double enough = pre_scale_for(gf->world);
-    char many[GF_SKIP_TEXT_BYTES];
-    char help[96] = "exchange.pre_scale is small enough: the result itself leaves its type";
-    if (!gf_skip_is_news(gf, GF_SKIP_SUM, many)) return;
-    if (is > enough)
-        (void)snprintf(help, sizeof help,
-                       "exchange.pre_scale = %g (now %g) keeps sums of %u ranks in range", enough,
-                       is, gf->world);
-    gf_log_line(
-        &gf->log, GF_LOG_WARN,
-        "step %llu skipped on all ranks: a sum left the range of the wire or of its "
-        "gradient, where rank %u added or rounded it, tensor %u \"%s\", element %llu; every "
-        "local gradient was finite; %s%s",
-        (unsigned long long)gf->step.number, location.rank, location.tensor,
-        gf->tensors[location.tensor].name, (unsigned long long)location.elem, help, many);
-}
-
-/* Warns where ranks weigh samples differently from what the program believes; training gets worse
- * and nothing else shows why. A rank that did not call gf_step_samples() counts as one sample, and
- * with the mean over ranks samples do not count. The warning comes at the first, second, fourth ..
- * such step. */
-static void samples_log(gf_context *gf, const uint64_t *words)
-{
-    const uint32_t said = (uint32_t)(words[GF_VOTE_WAITING] >> GF_VOTE_SAID_BIT);
-    const bool by_samples = gf->config.exchange.average == GF_AVERAGE_SAMPLES;
-    const bool some = by_samples && (said > 0) && (said < gf->world);
-    const bool differ = (gf->config.exchange.average == GF_AVERAGE_RANKS) && (said == gf->world) &&
-                        (gf->step.samples * gf->world != words[GF_VOTE_SAMPLES]);
-    if (!some && !differ) return;
-    gf->observed.uneven++;
-    if ((gf->observed.uneven & (gf->observed.uneven - 1)) != 0) return;
-    if (some)
-        gf_log_line(
-            &gf->log, GF_LOG_WARN,
-            "step %llu: %u of %u ranks said gf_step_samples(), and each of the others counts "
-            "as one sample (exchange.average is samples)",
-            (unsigned long long)gf->step.number, said, gf->world);
-    else
-        gf_log_line(
-            &gf->log, GF_LOG_WARN,
-            "step %llu: this rank has %llu of %llu samples of %u ranks, and exchange.average "
-            "is ranks, which weighs ranks alike whatever their samples",
-            (unsigned long long)gf->step.number, (unsigned long long)gf->step.samples,
-            (unsigned long long)words[GF_VOTE_SAMPLES], gf->world);
-}
-
 static void vote_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
 {
     struct gf_step *step = &gf->step;
@@ -179,7 +84,7 @@ static void vote_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
     memcpy(step->metrics, &words[GF_VOTE_METRIC], sizeof step->metrics);
     gf->change.joiners = (uint32_t)words[GF_VOTE_WAITING];
     gf->change.leavers = (uint32_t)(words[GF_VOTE_WAITING] >> 32) & 0xffffu;
-    samples_log(gf, words);
+    gf_samples_log(gf, words);
     step->last_rank = (uint32_t)(words[GF_VOTE_LAST] & RANK_MASK);
     step->late_ns = (words[GF_VOTE_LAST] >> GF_VOTE_RANK_BITS) - words[GF_VOTE_FIRST];
     gf->together_ns = now_ns;
@@ -188,9 +93,9 @@ static void vote_done(gf_context *gf, struct gf_op *op, uint64_t now_ns)
         step->late_ns = words[GF_VOTE_STILL] >> GF_VOTE_RANK_BITS;
     }
     if (words[GF_VOTE_BAD] != 0)
-        values_log(gf, words);
+        gf_skip_values_log(gf, words);
     else if (step->skipped)
-        sum_log(gf, words);
+        gf_skip_sum_log(gf, words);
     else
         gf_skip_none(gf);
 }

@@ -29,6 +29,7 @@ enum {
     GF_VOTE_METRIC, /* [GF_METRICS] gf_step_metric(), each a double (sum) */
     GF_VOTE_WORDS = GF_VOTE_METRIC + GF_METRICS
 };
+#define GF_VOTE_SAID_BIT 48u
 #define GF_VOTE_RANK_BITS 13u
 _Static_assert(GF_WORLD_MAX <= 1u << GF_VOTE_RANK_BITS, "a rank fits");
 
@@ -40,10 +41,6 @@ static inline uint64_t gf_vote_words(uint32_t chunk_count)
 /* Takes an op for the vote: the step is VOTED; false: none is free. When all have voted, it is
  * AGREED, with skipped, samples_all, last_rank and late_ns; why a step is skipped is logged. */
 bool gf_vote_post(gf_context *gf);
-/* A step was skipped for this reason: true where a warning is due, with what it ends with. */
-#define GF_SKIP_TEXT_BYTES 64u
-bool gf_skip_is_news(gf_context *gf, uint32_t reason, char text_out[GF_SKIP_TEXT_BYTES]);
-void gf_skip_none(gf_context *gf); /* this step was not */
 /* After the vote. GF_ERR_MISMATCH: ranks are in different steps, because they have loaded saves of
  * different steps. Messages carry the step in their tag, so there a difference shows earlier;
  * shared memory has no tags, so there only this check finds it. */

@@ -27,8 +27,8 @@ static void sleep_on_drivers(gf_context *gf, uint64_t longest_ns)
     struct pollfd fds[1 + GF_CONTROL_FDS];
     int control_fds[GF_CONTROL_FDS];
     nfds_t count = 0;
-    /* On the way to a generation nobody polls what it still says; a link that has failed says
-     * nothing more, and its arm() would keep this rank from sleeping while the finding is awaited. */
+    /* On the way to a generation nobody polls what it still says. A link that has failed says
+     * nothing more, and its arm() would keep this rank awake while the finding is awaited. */
     bool link_rests = (gf->phase == GF_PHASE_FAILED) ||
                       ((gf->phase == GF_PHASE_FAILING) && (gf->link->failed != GF_OK));
     int link_fd = link_rests ? -1 : gf->link->wake_fd;

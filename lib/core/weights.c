@@ -13,6 +13,7 @@
 #include "lib/core/weights.h"
 
 #include "lib/core/accessors.h"
+#include "lib/core/applied.h"
 #include "lib/core/extra.h"
 #include "lib/core/wait.h"
 #include "drivers/base/arithmetic.h"

@@ -95,7 +95,7 @@ static gf_status finished_wait(gf_context *gf)
     return (status < 0) ? gf_device_failed(gf, GF_OPERATION_STATE) : GF_OK;
 }
 
-/* Copies pass through the pack buffer in host memory, which a request on device memory uses, too. */
+/* Copies pass through the pack buffer in host memory, as requests on device memory do. */
 gf_status gf_device_copy(gf_context *gf, gf_mem pool, gf_mem host, uint64_t bytes, bool writes)
 {
     uint64_t most = gf_device_pack_host_bytes(&gf->pool);

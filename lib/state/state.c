@@ -9,6 +9,7 @@
 #include "lib/state/state_format.h"
 #include "lib/core/accessors.h"
 #include "lib/core/arena.h"
+#include "lib/core/applied.h"
 #include "lib/core/extra.h"
 #include "lib/core/device_work.h"
 #include "lib/settings/settings.h"
