@@ -75,7 +75,7 @@ static const struct hello_case {
     const char *text; /* of the refusal; NULL: hung up on */
 } hellos[] = {
     {"magic", 0, 'X', NULL},
-    {"protocol_version", 4, 9, "protocol version 4 at the coordinator, 9 at this process"},
+    {"protocol_version", 4, 9, "protocol version 5 at the coordinator, 9 at this process"},
     {"header_size", 6, 48, NULL},
     {"kind", 8, 7, NULL},
     {"payload_size", 12, 15, NULL},

@@ -94,13 +94,11 @@ ends 1 "gf-check_--quiet_says_what_is_wrong" "$BUILD/gf-check" "$scratch_config"
 "$BUILD/gf-train" $small --steps 3 2>"$scratch/err" >"$scratch/out"
 check "progress_says_how_long_it_will_take" grep -Eq "step +3/3 .* 0:00 left" "$scratch/err"
 check "the_table_names_network_and_shared_memory" [ "$(grep -cE '^  (network|shared memory) ' "$scratch/out")" -eq 2 ]
-debug() {
+debug() { # WORD [TEXT]
     GF_DEBUG=$1 "$BUILD/gf-run" -n 2 "$BUILD/gf-perf" -b 4 -e 4 -n 1 2>&1 >/dev/null |
-        grep -cE '^\[[01]\] gf-perf: (info|debug): '
+        grep -cE "^\[[01]\] gf-perf: (info|debug): ${2:-}"
 }
 check "the_library_says_nothing_by_itself" [ "$(debug '')" -eq 0 ]
 check "nor_with_another_word" [ "$(debug nonsense)" -eq 0 ]
-info=$(debug info) more=$(debug debug)
-check "GF_DEBUG=info_says_more" [ "$info" -gt 0 ]
-check "GF_DEBUG=debug_says_no_less" [ "$more" -ge "$info" ]
+for word in info debug; do check "GF_DEBUG=${word}_says_more" [ "$(debug $word 'rank . of 2: open over')" -eq 2 ]; done
 finish
