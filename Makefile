@@ -179,7 +179,8 @@ flags: ## what an appliance is linked with
 # The example of tools/example, as `flags` says to link it.
 $(BUILD)/example: tools/example/appliance.c $(LIB) | $(BUILD)/include
 	$(CC) -std=c11 -I$(BUILD)/include $(CFLAGS) $(LDFLAGS) $< -o $@ $(LIB) $(LINK_LIBS)
-$(BUILD)/language: tools/example/language.c tools/example/transformer.h $(LIB) | $(BUILD)/include
+$(BUILD)/language: tools/example/language.c tools/example/transformer.h \
+    tools/example/checkpoint.h $(LIB) | $(BUILD)/include
 	$(CC) -std=c11 -Wall -Wextra $(if $(WERROR),-Werror) -I$(BUILD)/include $(CFLAGS) -O3 \
 	    $(LDFLAGS) $< -o $@ $(LIB) $(LINK_LIBS)
 $(BUILD)/sockets.stripped: $(BUILD)/firmware-tests/program_sockets

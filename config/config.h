@@ -34,6 +34,7 @@ gf_status gf_config_set_all(struct gf_config *config, const char *const *texts, 
 /* From a file to a context, for gf_open_wait() or gf_open_poll() next: gf_config_load(), *own over
  * it, gf_config_need(), gf_measure() and gf_open() in one; blocks as the first and the last of them
  * do, and gives what they give.
+ * path: a file that is there: GF_ERR_CONFIG where it is missing, GF_ERR_PARAM where it is NULL.
  * own: what the program sets itself. Each member that is not zero stands over the file's; what no
  * file has (log, drivers, state_extra, pool_order) is taken from it. So it cannot set a value to
  * zero or false. What would be wrong in silence has a flag of its own or a number that is not zero:

@@ -153,7 +153,8 @@ $(BUILD)/firmware-tests/program_held_train: $(BUILD)/firmware-tests/control/prog
     $(BUILD)/tools/train/train_main.o $(TRAIN_OBJ) $(TRAIN_FATBIN) $(LIB) $(SIM_LIB)
 	$(FAULTY_LINK) -Wl,--wrap=gf_regroup_due
 $(BUILD)/firmware-tests/held_language: $(BUILD)/firmware-tests/control/program_held_train.o \
-    tools/example/language.c tools/example/transformer.h $(LIB) | $(BUILD)/include
+    tools/example/language.c tools/example/transformer.h tools/example/checkpoint.h $(LIB) | \
+    $(BUILD)/include
 	$(CC) -std=c11 -I$(BUILD)/include $(CFLAGS) -O3 $(LDFLAGS) -Wl,--wrap=gf_regroup_due \
 	    $(filter %.o %.c,$^) -o $@ \
 	    $(LIB) $(LINK_LIBS)

@@ -1,6 +1,10 @@
 /* GradientFlow, an allreduce library for data-parallel training. This is the header that a program
- * includes; it brings types.h, configuration.h and schedule.h with it. config.h reads a
- * configuration file; drivers.h is for who chooses the drivers that a program links, or writes one.
+ * includes; it brings types.h (each gf_status), configuration.h (struct gf_config), schedule.h, and
+ * advanced.h with it. advanced.h has what a training loop can do without: waits with a bound, GPU
+ * events, counters, traces, layouts for bindings. config.h reads a configuration file; drivers.h is
+ * for who chooses the drivers that a program links, or writes one. All are C11, and C++11.
+ *
+ * A gf_status is negative for an error, 0 (GF_OK) when a call is done, and positive for "not yet".
  *
  * A context is in one of these states:
  *
@@ -23,20 +27,6 @@
  *     after a step    READY, from the end of a step until the next one begins
  * A step is *applied* once gf_update() or gf_updated() was called for it, or where it was skipped.
  *
- * What a peer's failure (GF_ERR_PEER, GF_ERR_LINK or GF_ERR_TIMEOUT) does to a call:
- *     moves messages, so that a failure is met there: gf_.._poll(), gf_.._wait(), gf_.._wait_for(),
- *         gf_tensor_ready() and its kind, posting a request, gf_broadcast_weights(),
- *         gf_heartbeat(), gf_close()
- *     returns what a call of the first line met before, and meets none itself: every other call
- *         with a status. So once gf_step_wait() has given GF_OK, gf_gradient_norm(),
- *         gf_gradient_clip(), gf_update(), gf_updated(), gf_state_save(), gf_state_load(),
- *         gf_step_begin(), gf_step_samples() and gf_step_metric() return no peer's failure until
- *         the next call of the first line
- *     of a failure in gf_open_wait(), gf_regroup_wait() or gf_close() this rank ends; after any
- *         other gf_regroup_begin() is valid at once in an elastic job, also while the ranks still
- *         find out whose fault it is
- * What a death does to the others, by its moment, is a table in RECIPE.md, section 5.
- *
  * Words of these pages:
  *     appliance       the training program that calls the library
  *     step            one training step, whole once all ranks have its averages
@@ -46,41 +36,10 @@
  *     region          an entry of config.state_extra: memory of the program's that is part of the
  *                     run's state. The exchange region is the memory that the link maps
  *
- * Rules that hold for every call unless its block says otherwise:
- *   - Nothing is allocated, no thread is started, nothing is printed. Memory is the caller's. (What
- *     UCX does by itself where a job uses it between nodes: drivers/ucx/README.md.)
- *   - One thread at a time per context, which need not be the one that opened it; contexts are
- *     independent of each other, and threads may open and close them at once.
- *   - *Blocks* says how long a call may poll before it returns. Where a block does not say it, the
- *     call returns at once.
- *   - "exchange.timeout" as a bound means so long without any progress: an operation that moves may
- *     take longer, and so may one of a rank that asks for patience by gf_heartbeat(). Once it has
- *     passed, the ranks find out whose fault it is before the call returns the error. This takes up
- *     to 3/8 of exchange.timeout more where a rank does not answer; up to about exchange.timeout
- *     more (3 s at least) where no rank is found at once; and exchange.timeout more (4 s at least)
- *     where the coordinator itself says nothing.
- *   - "gf_.._wait_for(.., bound_ns)" is "gf_.._wait(..)" that returns GF_AGAIN once it has blocked
- *     for bound_ns (0: after one poll). Nothing is lost, and it is called again, as by a binding
- *     that looks for signals in between. The deadlines are those of the wait. Between two calls
- *     nothing moves. The last poll may end later than bound_ns, a sleep never does.
- *   - *Returns* lists what is special to a call. Each gf_status may also be GF_ERR_PARAM (NULL for
- *     a context, a configuration or an output; an argument out of its range) or GF_ERR_STATE (not
- *     valid now). Such a call is refused, logged, and leaves the context as it was. Calls without a
- *     status answer 0, false, NULL or 1 to a context that is NULL.
- *   - Any other error fails the context. First the ranks find out whose fault it is. Meanwhile
- *     polls return GF_AGAIN; gf_tensor_ready(), gf_tensors_ready(), gf_tensor_ready_event(),
- *     gf_tensor_copy() and gf_tensor_skip() return GF_OK; any other call returns what this rank met
- *     itself. From the first poll or wait on that returns the error, each call returns the same
- *     status, and gf_error_last() has all of it.
- *   - In a forked child calls on the parent's context are GF_ERR_STATE, and answers are as at the
- *     fork. gf_gradient() is shared memory: the child must not write there. It may open a context
- *     of its own, but not over UCX where one over UCX was open at the fork: UCX's thread is not in
- *     the child (GF_ERR_SYSTEM).
- *   - Every call computes to nearest, with subnormals, and traps no floating-point exception,
- *     whatever the thread has set (-ffast-math, fesetround(), feenableexcept()); what is called
- *     back in it, as config.log, does too. Afterwards the thread's mode and flags are as before.
- *   - Outputs come last, set only on success. Units: bytes (`_bytes`), elements (`_count`,
- *     `_elems`), ns (`_ns`). */
+ * In short, with all of it under "Rules" at the end of this header: the memory is the caller's; one
+ * thread at a time uses a context; a call returns at once where its block does not say *Blocks*; a
+ * call that is refused (GF_ERR_PARAM, GF_ERR_STATE) changes nothing; any other error fails the
+ * context. */
 #ifndef GRADIENTFLOW_H
 #define GRADIENTFLOW_H
 
@@ -169,12 +128,6 @@ gf_status gf_open_poll(gf_context *gf);
  * Returns what gf_open_poll() returns, but GF_AGAIN. */
 gf_status gf_open_wait(gf_context *gf);
 
-/* gf_open_wait() for bound_ns at most.
- * Blocks: up to bound_ns. Valid: OPENING.
- * Returns GF_AGAIN: bound_ns have passed and not all are there, call it again; else what
- * gf_open_wait() returns. */
-gf_status gf_open_wait_for(gf_context *gf, uint64_t bound_ns);
-
 /* Lets the other ranks finish, then gives everything back to the system; the memory is the caller's
  * again. A failed context waits for nobody and closes with GF_OK; so it does inside a step or with
  * a request under way, which is an abort to the others.
@@ -190,23 +143,10 @@ gf_status gf_open_wait_for(gf_context *gf, uint64_t bound_ns);
  * coordinator runs in this process. */
 gf_status gf_close(gf_context *gf);
 
-/* The part of gf_close() that waits for the other ranks, a poll at a time, for a caller that drives
- * several contexts from one thread. The first call ends the use of the context for everything but
- * this and gf_close().
- * Valid: always.
- * Returns GF_AGAIN until all have left; after anything else gf_close() waits for nobody. */
-gf_status gf_close_poll(gf_context *gf);
-
-/* The same for longer: gf_close_poll() until the others have left, for bound_ns at most.
- * Blocks: up to bound_ns. Valid: always; it ends the use of the context as gf_close_poll().
- * Returns GF_AGAIN: bound_ns have passed and some have not left, call it again; else what
- * gf_close_poll() returns. */
-gf_status gf_close_wait_for(gf_context *gf, uint64_t bound_ns);
-
 /* ======== 3. Who this is ======== */
 
 /* This rank, now. A new generation changes it: draw samples by what it is now
- * (RECIPE.md, section 3).
+ * (RECIPE.md, section 4).
  * Valid: always. Returns 0 to world - 1. */
 uint32_t gf_rank(const gf_context *gf);
 
@@ -243,8 +183,7 @@ uint64_t gf_steps(const gf_context *gf);
  * appliance's, before gf_step_begin() too: it may be clipped or set to zero in place, and backward
  * may add to it before the step is begun. What gf_update() applies, and the first
  * gf_gradient_norm() of a step measures, is what is there then; later nothing of the step depends
- * on it. On a GPU such a write comes after gf_queue_follow() on its queue, and has ended before
- * gf_update() or gf_gradient_norm() is called where these are to see it.
+ * on it. On a GPU: advanced.h.
  * Valid: always. The address does not change while the context is open, but for a generation's
  * begin: then the memory is another one, and zero.
  * Returns a host address, or on a GPU a device address; 0: no such tensor, no context is open, or
@@ -342,8 +281,7 @@ gf_status gf_step_metric(gf_context *gf, uint32_t index, double value);
 double gf_metric(const gf_context *gf, uint32_t index);
 
 /* Declares that backward has ended this tensor, in any order. Queues work and moves all that is
- * under way once, as gf_step_poll() does. On a GPU, too, the exchange moves in such calls alone:
- * one whose CPU is blocked until backward has ended, and then declares, hides nothing of it.
+ * under way once, as gf_step_poll() does.
  *     queue       where the gradient is being computed, so that what follows waits for it; 0 with
  *                 the host device
  * Valid: step, once for a tensor.
@@ -355,14 +293,6 @@ gf_status gf_tensor_ready(gf_context *gf, uint32_t tensor, gf_queue_handle queue
  * backward fills one flat buffer. Where one of them is refused none is declared.
  * Valid, and returns: as gf_tensor_ready(). */
 gf_status gf_tensors_ready(gf_context *gf, uint32_t first, uint32_t count, gf_queue_handle queue);
-
-/* gf_tensor_ready() where an event of the appliance's tells that the tensor is computed.
- *     event       one that it has recorded, or that a graph which it has launched records, when
- *                 this is called. It is looked at and never waited for, and is not recorded again
- *                 before gf_step_wait() has given GF_OK. On the host 0, and computed when this is
- *                 called
- * Valid, and returns: as gf_tensor_ready(). */
-gf_status gf_tensor_ready_event(gf_context *gf, uint32_t tensor, gf_event_handle event);
 
 /* For a trainer that keeps its gradients elsewhere: copies one to gf_gradient() and declares it
  * ready; the average is in gf_gradient(). From gf_gradient() itself nothing is copied.
@@ -385,22 +315,12 @@ gf_status gf_tensor_skip(gf_context *gf, uint32_t tensor);
  * Returns GF_AGAIN until the step is whole, and while a tensor was not declared; GF_OK then. */
 gf_status gf_step_poll(gf_context *gf);
 
-/* Polls until the step is whole. On a GPU it keeps the CPU until then: a trainer that launches
- * kernel by kernel queues nothing ahead meanwhile, and the device idles for as long as the first
- * launches after it take. What helps: launches of the next forward pass as one graph, or
- * gf_step_poll() between launches that need no average, in place of waiting at once.
+/* Polls until the step is whole.
  * Blocks: up to exchange.timeout without progress.
  * Valid: step.
  * Returns GF_OK; GF_ERR_STATE: a tensor was not declared, which is named; GF_ERR_TIMEOUT,
  * GF_ERR_PEER, GF_ERR_LINK, GF_ERR_DEVICE: the context has failed. */
 gf_status gf_step_wait(gf_context *gf);
-
-/* gf_step_wait() for bound_ns at most. In the statistics and in the trace the calls of one step are
- * one wait, as long as all of them together.
- * Blocks: up to bound_ns. Valid: step.
- * Returns GF_AGAIN: bound_ns have passed and the step is not whole, call it again; else what
- * gf_step_wait() returns. */
-gf_status gf_step_wait_for(gf_context *gf, uint64_t bound_ns);
 
 /* True if a value anywhere that was not finite made all ranks drop the step. gf_gradient() is then
  * undefined and gf_update() changes nothing; the loss scale has fallen. With optimizer.clip_norm a
@@ -456,12 +376,6 @@ gf_status gf_updated(gf_context *gf);
  *     step        counted from 0, as gf_steps() counts
  * Valid: always. Returns 0 where there is none. */
 float gf_rate(const gf_context *gf, uint64_t step);
-
-/* What is put on `queue` from here on works on gradients and weights as the last whole step and
- * update leave them: on a GPU both may be under way when gf_step_wait() and gf_update() return. On
- * the host queue is 0.
- * Valid: ready. */
-gf_status gf_queue_follow(gf_context *gf, gf_queue_handle queue);
 
 /* ======== 7. Collectives as posted requests ======== */
 
@@ -528,13 +442,6 @@ gf_status gf_request_poll(gf_context *gf, struct gf_request *request);
  * Returns what gf_request_poll() returns, but GF_AGAIN; GF_ERR_TIMEOUT, GF_ERR_PEER, GF_ERR_LINK:
  * the context has failed. */
 gf_status gf_request_wait(gf_context *gf, struct gf_request *request);
-
-/* gf_request_wait() for bound_ns at most.
- *     request     one that was posted, the library's to know until this gives anything but GF_AGAIN
- * Blocks: up to bound_ns. Valid: ready.
- * Returns GF_AGAIN: bound_ns have passed and it has not ended, call it again; else what
- * gf_request_wait() returns. */
-gf_status gf_request_wait_for(gf_context *gf, struct gf_request *request, uint64_t bound_ns);
 
 /* Block `rank` of a vector: its first element and how many, 0 from world on; a block has
  * ceil(elem_count / world). Outputs may be NULL.
@@ -665,12 +572,6 @@ gf_status gf_regroup_poll(gf_context *gf);
  * Valid, and returns: as gf_regroup_poll(), but GF_AGAIN. */
 gf_status gf_regroup_wait(gf_context *gf);
 
-/* gf_regroup_wait() for bound_ns at most.
- * Blocks: up to bound_ns, but for the poll that makes the link anew. Valid: as gf_regroup_poll().
- * Returns GF_AGAIN: bound_ns have passed and the generation has not begun, call it again; else what
- * gf_regroup_wait() returns. */
-gf_status gf_regroup_wait_for(gf_context *gf, uint64_t bound_ns);
-
 /* This rank leaves with the next generation: it goes on until gf_regroup_due() tells all and begins
  * that like the others, to whom it is no failure. On GF_OK of that gf_left() is true, and
  * gf_close() is next. Where this rank alone has whole weights and others come in, it is a rank of
@@ -704,7 +605,7 @@ bool gf_left_out(const gf_context *gf);
  * Valid: always. */
 bool gf_rejoined(const gf_context *gf);
 
-/* ======== 11. Seeing what happens ======== */
+/* ======== 11. What has failed ======== */
 
 /* The record of the error that failed the context; its code is GF_OK if there is none. The
  * library's, until gf_close().
@@ -713,130 +614,66 @@ const struct gf_error *gf_error_last(const gf_context *gf);
 
 /* The text of that record alone, for a binding without the layout of struct gf_error.
  * Valid: always.
- * Returns one line for a person, without a line end: "" where nothing has failed; never NULL, for a
- * context that is NULL neither. The library's; valid until gf_close(). */
+ * Returns one line for a person, without a line end: "" where nothing has failed or a call was
+ * refused (GF_ERR_CONFIG of gf_open_file(), GF_ERR_DATA of gf_state_load() ..: config.log alone has
+ * why); never NULL, for a context that is NULL neither. The library's; valid until gf_close(). */
 const char *gf_error_text(const gf_context *gf);
 
-/* How large a structure of these headers is here, for a binding that writes layouts by hand and
- * looks at them when it is loaded.
- *     name        "gf_tensor", "gf_state_extra", "gf_footprint", "gf_request", "gf_error",
- *                 "gf_stats", "gf_trace_record", "gf_trace_head", "gf_config" or "gf_schedule"
- * Valid: always, in any thread, without a context.
- * Returns bytes; 0: name is NULL, or no such structure. */
-uint32_t gf_struct_bytes(const char *name);
+/* ======== Rules ======== */
 
-/* How the gradients of a step travel. */
-typedef enum gf_path {
-    GF_PATH_HOST = 0, /* they lie in host memory */
-    GF_PATH_STAGED,   /* from a device, through host memory that is registered with it */
-    /* from device to device in this rank's node; what leaves it (hierarchy) goes one of the two
-     * other ways */
-    GF_PATH_PEERS,
-    GF_PATH_WIRE, /* from device memory straight to the wire, and back; the device adds */
-    GF_PATH_COUNT
-} gf_path;
-
-/* A path in words, for a person.
- * Valid: always, without a context. Returns a text of the library's, never NULL. */
-const char *gf_path_name(gf_path path);
-
-/* Counters of a context since it was opened, where they do not say otherwise. */
-struct gf_stats {
-    uint32_t size_bytes; /* in: sizeof(struct gf_stats) of the caller */
-    uint32_t path;       /* gf_path, since this generation began */
-    uint64_t steps;      /* whole, skipped ones included */
-    uint64_t steps_skipped;
-    uint64_t wire_bytes;     /* payload bytes this rank sent through the link */
-    uint64_t mapped_bytes;   /* read from and written to peers' mapped buffers */
-    uint64_t control_bytes;  /* sent on the control channel */
-    uint64_t messages;       /* sends posted to the link */
-    uint64_t produced_bytes; /* gradient bytes declared ready, as fp32 */
-    /* of fused buffers that were packed elsewhere than gradients lie, there and back, and by
-     * gf_tensor_copy(): 0 where the appliance writes what travels */
-    uint64_t copied_bytes;
-    uint64_t operations; /* collectives ended */
-    uint64_t wait_ns;    /* blocked in gf_step_wait() */
-    /* sum over steps: from the first buffer's post to the step's end, the vote and what is written
-     * after it included */
-    uint64_t exchange_ns;
-    uint64_t last_wait_ns; /* of the last step */
-    uint64_t last_exchange_ns;
-    uint64_t last_wire_bytes;
-    /* by how much this process grew while the context opened, without the library's own: what
-     * foreign libraries took, if no other thread took any */
-    uint64_t foreign_bytes;
-    uint32_t buffer_count; /* fused buffers of a dense step */
-    float loss_scale;
-    /* The rank that cost the others most in this generation, by the vote of each step, the same on
-     * all ranks: it declared its last tensor last, counted from the vote before; or, where that was
-     * longer, it did not poll after it (for 25 ms or more). GF_RANK_NONE before the first step */
-    uint32_t slowest_peer;
-    uint32_t slowest_share_percent; /* of the steps */
-    uint64_t slowest_late_ns;       /* how much later than the first it was, in all */
-};
-
-/* Fills the counters, as far as stats_out->size_bytes has room: an older caller gets what it knows.
- *     stats_out    the caller's; its size_bytes is set by the caller
- * Valid: always.
- * Returns GF_OK; GF_ERR_PARAM: size_bytes. */
-gf_status gf_stats_read(const gf_context *gf, struct gf_stats *stats_out);
-
-/* One operation, as it was; or one gf_step_wait() that blocked. */
-struct gf_trace_record {
-    uint64_t begin_ns; /* posted; the context's clock */
-    uint64_t end_ns;
-    uint64_t step;
-    uint64_t bytes;
-    uint32_t operation;    /* gf_operation */
-    uint32_t algorithm;    /* gf_algorithm */
-    uint32_t buffer;       /* fused buffer, or request number */
-    uint32_t first_tensor; /* of a vote: the bits of the step's loss scale, as fp32 */
-    uint32_t tensor_count;
-    int32_t status;      /* gf_status */
-    uint32_t waited_for; /* the rank waited for longest; GF_RANK_NONE */
-    /* of a fused buffer, before begin_ns: from its last tensor, and a free slot, to the post */
-    uint32_t pack_ns;
-};
-
-/* Reads the newest records that were not read yet, oldest first; older ones than trace_records are
- * lost.
- *     records     [record_max], the caller's
- * Valid: always. Returns how many. */
-uint32_t gf_trace_read(gf_context *gf, struct gf_trace_record *records, uint32_t record_max);
-
-/* Puts what the program did itself into the trace beside the operations: a checkpoint, from
- * begin_ns to end_ns by CLOCK_MONOTONIC. Its operation is GF_OPERATION_NONE.
- * Valid: always. Returns GF_OK; GF_ERR_PARAM: it ends before it begins. */
-gf_status gf_trace_checkpoint(gf_context *gf, uint64_t begin_ns, uint64_t end_ns);
-
-typedef int (*gf_trace_put)(void *user, const void *data, uint64_t size_bytes);
-/* Writes the whole trace of this rank, read or not, as a file: gf-trace says where the time of the
- * ranks' files went, and makes of them one that Perfetto opens. The file is little-endian: the
- * head; tensor_count names of GF_TRACE_NAME_BYTES; record_count records, oldest first.
- *     put         takes it piece by piece and returns 0; another value ends it
- *     user        put()'s; may be NULL
- * Valid: always.
- * Returns GF_OK; GF_ERR_SYSTEM: put() ended it. GF_ERR_PARAM: gf or put is NULL. */
-gf_status gf_trace_write(const gf_context *gf, gf_trace_put put, void *user);
-#define GF_TRACE_MAGIC "GFTRACE\n"
-#define GF_TRACE_VERSION 1u
-#define GF_TRACE_NAME_BYTES 48u
-struct gf_trace_head {
-    char magic[8];
-    uint32_t version;
-    uint32_t record_bytes; /* sizeof(struct gf_trace_record) */
-    uint32_t rank, world;  /* of the generation in which it was written */
-    uint32_t tensor_count;
-    uint32_t reserved;
-    uint64_t record_count;
-    uint64_t lost_count; /* older ones, for which trace_records had no room */
-    uint64_t begin_ns;   /* of the first step; 0: none has begun */
-    uint64_t reserved_too;
-    char clock[40]; /* the system's boot id: ranks with the same one share a clock */
-    char node[24];  /* the host's name, for people */
-};
+/* Rules that hold for every call unless its block says otherwise:
+ *   - Nothing is allocated, no thread is started, nothing is printed. Memory is the caller's. (What
+ *     UCX does by itself where a job uses it between nodes: drivers/ucx/README.md.)
+ *   - One thread at a time per context, which need not be the one that opened it; contexts are
+ *     independent of each other, and threads may open and close them at once.
+ *   - *Blocks* says how long a call may poll before it returns. Where a block does not say it, the
+ *     call returns at once.
+ *   - "exchange.timeout" as a bound means so long without any progress: an operation that moves may
+ *     take longer, and so may one of a rank that asks for patience by gf_heartbeat(). Once it has
+ *     passed, the ranks find out whose fault it is before the call returns the error. This takes up
+ *     to 3/8 of exchange.timeout more where a rank does not answer; up to about exchange.timeout
+ *     more (3 s at least) where no rank is found at once; and exchange.timeout more (4 s at least)
+ *     where the coordinator itself says nothing.
+ *   - "gf_.._wait_for(.., bound_ns)" is "gf_.._wait(..)" that returns GF_AGAIN once it has blocked
+ *     for bound_ns (0: after one poll). Nothing is lost, and it is called again, as by a binding
+ *     that looks for signals in between. The deadlines are those of the wait. Between two calls
+ *     nothing moves. The last poll may end later than bound_ns, a sleep never does.
+ *   - *Returns* lists what is special to a call. Each gf_status may also be GF_ERR_PARAM (NULL for
+ *     a context, a configuration or an output; an argument out of its range) or GF_ERR_STATE (not
+ *     valid now). Such a call is refused, logged, and leaves the context as it was. Calls without a
+ *     status answer 0, false, NULL or 1 to a context that is NULL.
+ *   - Any other error fails the context. First the ranks find out whose fault it is. Meanwhile
+ *     polls return GF_AGAIN; gf_tensor_ready(), gf_tensors_ready(), gf_tensor_ready_event(),
+ *     gf_tensor_copy() and gf_tensor_skip() return GF_OK; any other call returns what this rank met
+ *     itself. From the first poll or wait on that returns the error, each call returns the same
+ *     status, and gf_error_last() has all of it.
+ *   - In a forked child calls on the parent's context are GF_ERR_STATE, and answers are as at the
+ *     fork. gf_gradient() is shared memory: the child must not write there. It may open a context
+ *     of its own, but not over UCX where one over UCX was open at the fork: UCX's thread is not in
+ *     the child (GF_ERR_SYSTEM).
+ *   - Every call computes to nearest, with subnormals, and traps no floating-point exception,
+ *     whatever the thread has set (-ffast-math, fesetround(), feenableexcept()); what is called
+ *     back in it, as config.log, does too. Afterwards the thread's mode and flags are as before.
+ *   - Outputs come last, set only on success. Units: bytes (`_bytes`), elements (`_count`,
+ *     `_elems`), ns (`_ns`).
+ *
+ * What a peer's failure (GF_ERR_PEER, GF_ERR_LINK or GF_ERR_TIMEOUT) does to a call:
+ *     moves messages, so that a failure is met there: gf_.._poll(), gf_.._wait(), gf_.._wait_for(),
+ *         gf_tensor_ready() and its kind, posting a request, gf_broadcast_weights(),
+ *         gf_heartbeat(), gf_close()
+ *     returns what a call of the first line met before, and meets none itself: every other call
+ *         with a status. So once gf_step_wait() has given GF_OK, gf_gradient_norm(),
+ *         gf_gradient_clip(), gf_update(), gf_updated(), gf_state_save(), gf_state_load(),
+ *         gf_step_begin(), gf_step_samples() and gf_step_metric() return no peer's failure until
+ *         the next call of the first line
+ *     of a failure in gf_open_wait(), gf_regroup_wait() or gf_close() this rank ends; after any
+ *         other gf_regroup_begin() is valid at once in an elastic job, also while the ranks still
+ *         find out whose fault it is
+ * What a death does to the others, by its moment, is a table in RECIPE.md, section 5. */
 
 #ifdef __cplusplus
 }
 #endif
+
+#include "advanced.h"
 #endif

@@ -1,7 +1,8 @@
 # What is installed: one include path, an archive, a shared library, and files for pkg-config and
 # CMake that find all of it from where they lie, so that the tree may be moved.
 PREFIX  ?= /usr/local
-HEADERS := $(addprefix lib/,gradientflow.h configuration.h schedule.h) config/config.h \
+HEADERS := $(addprefix lib/,gradientflow.h advanced.h configuration.h schedule.h) \
+           config/config.h \
            $(addprefix drivers/,drivers.h link.h gpu.h channel.h \
            $(addprefix base/,types.h clock.h fault.h address.h))
 VERSION := $(shell awk '/define GF_VERSION_M/ {printf "%s%s", sep, $$3; sep = "."}' \
@@ -73,7 +74,8 @@ install: all shared parted ## library, headers, tools, documents to DESTDIR and 
 	for tool in $(TOOLS); do $$tool --completion \
 	    >"$$to/share/bash-completion/completions/$${tool##*/}"; done; \
 	install -d "$$share/python"; install -m 644 tools/python/gradientflow.py "$$share/python"; \
-	install -m 644 LICENSE README.md lib/RECIPE.md "$$to/share/doc/gradientflow"; \
+	install -m 644 LICENSE README.md lib/RECIPE.md lib/RECIPE_MORE.md \
+	    "$$to/share/doc/gradientflow"; \
 	for picture in $$(sed -n 's/^!\[.*](\(.*\.svg\))$$/\1/p' README.md lib/RECIPE.md); do \
 	    install -D -m 644 "$$picture" "$$to/share/doc/gradientflow/$$picture"; done; \
 	install -m 644 tools/python/README.md "$$to/share/doc/gradientflow/PYTORCH.md"; \

@@ -4,7 +4,7 @@
 # The calls come from the headers' declarations (support/null_calls.awk), so a new one is asked, too.
 . firmware-tests/support/shell.sh
 rows=$scratch/rows.inc
-headers="drivers/base/types.h lib/schedule.h lib/configuration.h lib/gradientflow.h config/config.h"
+headers="drivers/base/types.h lib/schedule.h lib/configuration.h lib/gradientflow.h lib/advanced.h config/config.h"
 for header in $headers; do awk -f firmware-tests/support/null_calls.awk $header; done >"$rows"
 # Found in another way: what looks like a call with a pointer on its first line.
 asked() {

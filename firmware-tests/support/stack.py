@@ -119,7 +119,7 @@ def graph():
 
 
 def public_names():
-    headers = ("lib/gradientflow", "drivers/base/types", "lib/configuration", "lib/schedule")
+    headers = ("lib/gradientflow", "lib/advanced", "drivers/base/types", "lib/configuration", "lib/schedule")
     text = "".join(open("%s.h" % name).read() for name in headers)
     text = re.sub(r"/\*.*?\*/", " ", text, flags=re.S)
     return sorted(set(re.findall(r"\b(gf_\w+)\(", re.sub(r"^\s*#.*$", "", text, flags=re.M))))

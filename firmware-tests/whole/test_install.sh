@@ -35,6 +35,8 @@ for file in bin/gf-run bin/gf-train bin/gf-check bin/gf-trace bin/gf-coordinator
     share/gradientflow/models/resnet50.cfg share/man/man1/gf-check.1 \
     lib/libgradientflow.so.$version include/gradientflow/schedule.h share/doc/gradientflow/LICENSE \
     share/doc/gradientflow/VERSION share/doc/gradientflow/README.md share/doc/gradientflow/RECIPE.md \
+    share/doc/gradientflow/RECIPE_MORE.md share/doc/gradientflow/example/elastic.c \
+    share/doc/gradientflow/example/checkpoint.h \
     share/doc/gradientflow/example/language.c share/gradientflow/python/gradientflow.py \
     share/gradientflow/job.sbatch share/gradientflow/gf-coordinator.service \
     share/gradientflow/coordinator.yaml \
@@ -94,7 +96,8 @@ if echo | "$cc" -x c++ -fsyntax-only - 2>/dev/null; then
     # No call has a structure's name, so C++ needs no "struct" before one.
     { echo '#include <gradientflow/config.h>'; echo 'int main() {'
         sed -n 's/^struct \(gf_[a-z0-9_]*\) {$/\1 *\1_of = nullptr; (void)\1_of;/p' \
-            "$prefix"/include/gradientflow/gradientflow.h "$prefix"/include/gradientflow/types.h \
+            "$prefix"/include/gradientflow/gradientflow.h "$prefix"/include/gradientflow/advanced.h \
+            "$prefix"/include/gradientflow/types.h \
             "$prefix"/include/gradientflow/configuration.h "$prefix"/include/gradientflow/schedule.h
         echo 'return gf_stats_of != nullptr; }'; } >structs.cc
     # shellcheck disable=SC2046

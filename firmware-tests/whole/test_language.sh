@@ -36,6 +36,13 @@ piped() {
     [ $? -eq 1 ] && grep -q "fifo: is no regular file" "$scratch/log" && [ -p "$scratch/fifo" ]
 }
 check "nor_a_pipe_which_would_be_waited_for" piped
+mkdir "$scratch/full" "$scratch/full/kept.part"
+full() {
+    timeout 100 "$BUILD/gf-run" -n 2 --elastic "$BUILD/language" --steps 21 --checkpoint "$scratch/full/kept" \
+        >"$scratch/log" 2>&1 && [ "$(grep -c 'full/kept: Is a directory' "$scratch/log")" -eq 2 ] ||
+        { cat "$scratch/log"; return 1; }
+}
+check "a_checkpoint_that_cannot_be_written_ends_no_rank" full
 
 # What a power failure leaves is a whole checkpoint: its bytes are on the disk before its name changes, then the folder.
 cat >"$scratch/order.c" <<'END'
@@ -66,7 +73,7 @@ keeps() {
     ORDER="$scratch/order" LD_PRELOAD="$scratch/order.so" timeout 100 "$BUILD/language" --steps 1 \
         --checkpoint "$scratch/kept" >"$scratch/log" 2>&1 || { cat "$scratch/log"; return 1; }
     same "file rename folder" "$(paste -sd' ' "$scratch/order")" && [ -s "$scratch/kept" ] &&
-        [ ! -e "$scratch/kept.new" ]
+        [ ! -e "$scratch/kept.part" ]
 }
 if ${CC:-gcc} -shared -fPIC -o "$scratch/order.so" "$scratch/order.c" -ldl 2>/dev/null &&
     LD_PRELOAD="$scratch/order.so" "$BUILD/language" 2>/dev/null --usage; [ $? -eq 2 ]; then

@@ -39,7 +39,7 @@ sed -n '/^\.Ss Launchers that are not/,/^\.S[hs] [^L]/s/^\.It Ev \([A-Z_0-9]*\).
 check "and_the_signs_of_those_that_are_not" same_lines "$scratch/names" "$scratch/paged"
 
 # A prototype ends in ");" behind its name and "("; comments, types and bodies are taken out first.
-headers="lib/gradientflow.h drivers/base/types.h lib/configuration.h lib/schedule.h config/config.h"
+headers="lib/gradientflow.h lib/advanced.h drivers/base/types.h lib/configuration.h lib/schedule.h config/config.h"
 for header in $headers; do
     sed 's|/\*.*\*/||; \|/\*|,\|\*/|d' "$header" | grep -vE '^#|^typedef|^extern "C"' | tr '\n' ' ' |
         sed 's/ *{[^{}]*}/;/g' | tr ';' '\n' |

@@ -93,9 +93,9 @@ reads="$reads operation_name algorithm_name log_stderr error_text struct_bytes w
         /^[a-z].*[a-z_0-9]\(.*[,;]/ && !/^typedef/ {
             if (said !~ /[A-Za-z]/ && !/\/\*/) n[FILENAME]++
             if ($0 ~ /_wait(_for)?\(/ && said $0 !~ /[Bb]lock/) n[FILENAME]++
-        } END { for (f in n) print "declaration", f, n[f] }' lib/gradientflow.h drivers/base/types.h lib/configuration.h lib/schedule.h config/config.h $(echo drivers link gpu channel base/clock base/fault base/address | sed 's|[a-z/]*|drivers/&.h|g')
+        } END { for (f in n) print "declaration", f, n[f] }' lib/gradientflow.h lib/advanced.h drivers/base/types.h lib/configuration.h lib/schedule.h config/config.h $(echo drivers link gpu channel base/clock base/fault base/address | sed 's|[a-z/]*|drivers/&.h|g')
     # A public function computes with the default mode of floating point, or only reads.
-    cat lib/gradientflow.h lib/schedule.h drivers/base/types.h lib/configuration.h config/config.h |
+    cat lib/gradientflow.h lib/advanced.h lib/schedule.h drivers/base/types.h lib/configuration.h config/config.h |
         sed -nE 's/^[a-z][a-z0-9_ *]*[ *](gf_[a-z0-9_]+)\(.*/\1/p' |
         grep -vxE "gf_($(echo "$reads" | tr ' ' '|'))" >"$scratch/computes"
     sources c | grep -E '^(lib|config)/' | xargs awk -v list="$scratch/computes" '

@@ -6,7 +6,7 @@
  *         model.state
  *
  * Everything that is not the model or its data is here. */
-#define _POSIX_C_SOURCE 200809L /* fsync() */
+#include "checkpoint.h" /* first: it asks the system's headers for POSIX */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -97,49 +97,20 @@ static void weights_draw(void)
 /* ---- checkpoints: the state of a dense run is the same on all ranks, so rank 0 saves for any
  * number of them ---- */
 
-/* What a power failure leaves is the new file, whole, or the old one: the bytes are on the disk
- * before the name is changed, and the folder, where the name lies, after it. */
-static bool file_write(const char *path, const void *data, uint64_t bytes)
-{
-    char part[4096];
-    char folder[4096] = ".";
-    const char *slash = strrchr(path, '/');
-    (void)snprintf(part, sizeof part, "%s.new", path);
-    if (slash != NULL) (void)snprintf(folder, sizeof folder, "%.*s/", (int)(slash - path), path);
-    FILE *file = fopen(part, "wb");
-    bool written = (file != NULL) && (fwrite(data, 1, bytes, file) == bytes) &&
-                   (fflush(file) == 0) && (fsync(fileno(file)) == 0);
-    if (file != NULL) written = (fclose(file) == 0) && written;
-    if (!written || (rename(part, path) != 0)) return false;
-    int number = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    bool kept = (number >= 0) && (fsync(number) == 0);
-    if (number >= 0) close(number);
-    return kept;
-}
-
+/* A file that cannot be written, on a full disk, ends no rank: the next save may succeed. */
 static gf_status state_save(gf_context *gf)
 {
-    static unsigned char *data;
-    uint64_t bytes = gf_state_bytes(gf);
-    gf_status status;
-    if ((data == NULL) && ((data = malloc(bytes)) == NULL)) return GF_ERR_SYSTEM;
-    if ((status = gf_state_save(gf, data, bytes)) != GF_OK) return status;
-    return file_write(checkpoint, data, bytes) ? GF_OK : (perror(checkpoint), GF_ERR_SYSTEM);
+    gf_status status = state_keep(gf, checkpoint);
+    if (status != GF_ERR_SYSTEM) return status;
+    perror(checkpoint);
+    return GF_OK;
 }
 
-/* Those of the checkpoint, or rank 0's. */
+/* Those of the checkpoint, if all ranks have it, or rank 0's. */
 static gf_status weights_begin(gf_context *gf)
 {
-    uint64_t bytes = 0;
-    unsigned char *data;
-    gf_status status;
-    if ((checkpoint != NULL) && ((data = file_read(checkpoint, &bytes)) != NULL)) {
-        status = gf_state_load(gf, data, bytes);
-        free(data);
-        return status;
-    }
-    /* one that cannot be read is not to be replaced */
-    if ((checkpoint != NULL) && (errno != ENOENT)) return perror(checkpoint), GF_ERR_SYSTEM;
+    gf_status status = (checkpoint != NULL) ? state_take(gf, checkpoint) : GF_OK;
+    if ((status != GF_OK) || gf_weights_common(gf)) return status;
     if (gf_rank(gf) == 0) weights_draw();
     return gf_broadcast_weights(gf, 0);
 }

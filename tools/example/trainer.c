@@ -1,6 +1,8 @@
 /* A trainer for one process, in the shape of many written in C: flat buffers of parameters,
  * gradients and moments, and an Adam of its own. RECIPE.md (in lib/, installed beside this folder)
- * takes it to all ranks of a job: its block N goes where "recipe N" stands. */
+ * takes it to all ranks of a job: its block N goes where "recipe N" stands, and elastic.c is what
+ * comes out. */
+/* recipe 1 */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +14,7 @@ struct model {
     float *params, *grads, *m, *v; /* [count] */
     float loss;
 };
-/* recipe 1 */
+/* recipe 2 */
 
 static float input_of(unsigned sample)
 {
@@ -73,19 +75,19 @@ int main(void)
     model.m = calloc(model.count, sizeof(float));
     model.v = calloc(model.count, sizeof(float));
     for (unsigned i = 0; i < 3 * HIDDEN; i++) model.params[i] = (float)(i * 37 % 97) / 97 - 0.5f;
-    /* recipe 2 */
+    /* recipe 3 */
     for (unsigned step = 0; step < STEPS; step++) {
         unsigned first_sample = step * BATCH;
-        /* recipe 3 */
+        /* recipe 4 */
         memset(model.grads, 0, model.count * sizeof(float));
         model_run(&model, first_sample);
-        /* recipe 4 */
-        model_update(&model, 0.01f, step + 1);
         /* recipe 5 */
+        model_update(&model, 0.01f, step + 1);
+        /* recipe 6 */
         if (step % 100 == 0) printf("step %u: loss %.5f\n", step, (double)model.loss);
     }
     unsigned hash = bits_of(model.m, model.count, bits_of(model.params, model.count, 2166136261u));
     printf("loss %.5f, state %08x\n", (double)model.loss, bits_of(model.v, model.count, hash));
-    /* recipe 6 */
+    /* recipe 7 */
     return 0;
 }
