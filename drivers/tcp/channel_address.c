@@ -103,7 +103,8 @@ static gf_status port_refused(const struct channel *channel, int error, struct g
     if (error == EADDRINUSE)
         return gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "bind", error,
                             "cannot listen at %.60s: bind failed: %s (errno %d): another job or "
-                            "context has that port: set GF_ADDRESS, or there are two coordinators",
+                            "context has that port: give this one another (GF_ADDRESS; --listen of "
+                            "gf-coordinator), or there are two coordinators",
                             channel->handshake.address_text, strerror(error), error);
     return gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "bind", error,
                         "cannot listen at %.60s: the coordinator runs here, with rank 0 or alone, "

@@ -134,7 +134,8 @@ cases="ranks_come_back the_coordinator_is_killed it_is_stopped_for_5_s it_is_cut
 net_suite "$cases" 3
 programs_make
 head -c 32 /dev/urandom >"$scratch/key"; chmod 600 "$scratch/key"
-sed "s|^state=.*|state=$scratch/c|; s|^\(GF_ADDRESS=.*\):.*|\1:7117|" config/job.sbatch >"$scratch/job.sbatch"
+sed "s|^state=.*|state=$scratch/c|; s|^\(GF_ADDRESS=.*\):.*|\1:7117|; /^export PATH=/d" \
+    config/job.sbatch >"$scratch/job.sbatch"
 cat >"$scratch/job.cfg" <<EOF
 rendezvous = { key_file = "$scratch/key"; join_timeout = 40.0; keepalive = 2.0; };
 link = { devices = "eth0"; idle = "sleep"; };

@@ -129,6 +129,11 @@ refused a_csv_likewise "gf-perf: /nonexistent/x: open: No such file" \
 refused limits_likewise "gf-perf: /nonexistent/x: open: No such file" \
     "$run" -n 2 "$perf" --seconds 3600 --tune /nonexistent/x
 
+# ---- alone ----
+"$perf" -b 4K -e 4K -n 1 >/dev/null 2>"$scratch/out"
+check a_rank_alone_says_that_it_measures_no_network said '^gf-perf: warning: this is the only rank'
+"$run" -n 2 "$perf" -b 4K -e 4K -n 1 >/dev/null 2>"$scratch/out"
+check and_ranks_with_others_do_not test ! -s "$scratch/out"
 # ---- bad input, alone ----
 refused smallest_above_largest "min-bytes is above --max-bytes" "$perf" -b 8K -e 4K
 refused factor_of_1 "factor 1: allowed is a whole number from 2" "$perf" -f 1

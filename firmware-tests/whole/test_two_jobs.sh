@@ -61,7 +61,7 @@ taken() {
     torchrun_far 1 1
     wait
     [ $code_ -eq 1 ] || { echo "exit $code_"; return 1; }
-    said "cannot listen at 127.0.0.1:$port: .*: set GF_ADDRESS, or there are two coordinators"
+    said "cannot listen at 127.0.0.1:$port: .*another .GF_ADDRESS; --listen .*, or there are two coordinators"
 }
 # shellcheck disable=SC2046
 port=$(env $(torch_env 1 1 localhost) LOCAL_WORLD_SIZE=1 timeout 100 "$who" 1 - \
@@ -90,7 +90,7 @@ both_at_one_port() {
     cat "$scratch"/1.[01] "$scratch"/1000.[01] >"$scratch/out"
     codes_=$(cat "$scratch"/1.[01].code "$scratch"/1000.[01].code | paste -sd, -)
     [ "$codes_" = 0,0,1,1 ] && said "job 1 rank 0 of 2: sum 2$" &&
-        said "another job or context has that port: set GF_ADDRESS" &&
+        said "another job or context has that port: give this one another .GF_ADDRESS" &&
         said "job id [0-9]+ at the coordinator, [0-9]+ at this process: another job's address, or GF_JOB or MASTER_ADDR differ"
 }
 check "two_at_one_port_say_why_not" both_at_one_port

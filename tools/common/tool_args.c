@@ -165,6 +165,13 @@ static size_t option_find(const struct tool_args *args, const char *name, size_t
     return i;
 }
 
+/* What follows an option whose value may be missing: an operand begins with no digit. */
+static bool may_be_value(const struct tool_args *args, const char *text)
+{
+    bool has_operands = (args->operands_max > 0) || args->operands_end;
+    return has_operands ? (strchr("0123456789.", text[0]) != NULL) : (text[0] != '-');
+}
+
 /* "-b" alone: what follows a letter is not its value. */
 static size_t letter_find(const struct tool_args *args, const char *letter)
 {
@@ -201,9 +208,7 @@ static int option_read(const struct tool_args *args, int argc, char **argv, int 
         return 0;
     }
     bool follows = !attached && (*at + 1 < argc);
-    if (option->optional && !attached &&
-        !(follows && (strchr("0123456789.", argv[*at + 1][0]) != NULL)))
-        return 0;
+    if (option->optional && !attached && !(follows && may_be_value(args, argv[*at + 1]))) return 0;
     if (!attached && !follows) return refuse(args, "--%s needs a value", option->name);
     return value_read(args, option, attached ? name + length + 1 : argv[++*at]);
 }

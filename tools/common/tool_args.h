@@ -37,7 +37,8 @@ struct tool_option {
     double low_real, high_real;
     const char *allowed; /* text: "fp32|fp16|bf16", or NULL for any */
     bool *given_out;     /* NULL, or set where the option is there; twice is refused */
-    /* text: the value may be missing, and what follows is one if it begins as a number does */
+    /* text: the value may be missing, and what follows is one if it begins as a number does, or,
+     * of a program without operands, if it is no option */
     bool optional;
     char letter; /* 0, or 'b': "-b" is the same */
 };

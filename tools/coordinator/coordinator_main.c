@@ -153,6 +153,7 @@ static int program(int argc, char **argv)
     static struct coordinator_given given;
     static const char *id, *status;
     static uint64_t world, world_max;
+    static bool asks;
     static const struct tool_option options[] = {
         {"listen", TOOL_TEXT, &given.listen, "ADDRESS",
          .help = "IP:port or host:port of this host: rendezvous.address of the ranks"},
@@ -172,13 +173,15 @@ static int program(int argc, char **argv)
         {"config", TOOL_TEXT, &given.config_path, "FILE",
          .help = "the ranks' configuration: what is not said here is taken from it"},
         {"status", TOOL_TEXT, &status, "ADDRESS",
-         .help = "ask the coordinator there: generation, who is here, the last fault"},
+         .help = "ask the coordinator there (default: that of --config): generation, who is here, "
+                 "the last fault",
+         .given_out = &asks, .optional = true},
     };
     static const struct tool_args args = {
         .program = "gf-coordinator",
         .usage = "--listen ADDRESS --job ID --world N [--key-file FILE | --insecure] [options]\n"
-                 "       gf-coordinator --status ADDRESS --job ID [--key-file FILE | --insecure |\n"
-                 "                                                   --config FILE]",
+                 "       gf-coordinator --status ADDRESS --job ID [--key-file FILE | --insecure]\n"
+                 "       gf-coordinator --status [ADDRESS] --job ID --config FILE",
         .about =
             "Decides who is in a job, in a process of its own, so that the job survives any of "
             "its ranks,\nwhich are told so by rendezvous.coordinator = \"separate\" or "
@@ -189,14 +192,14 @@ static int program(int argc, char **argv)
     uint32_t operand_count = 0;
     int read = tool_args_read(&args, argc, argv, NULL, &operand_count);
     if (read != 0) return tool_args_exit(read);
-    if ((status != NULL) && (given.listen != NULL)) {
+    if (asks && (given.listen != NULL)) {
         (void)fprintf(stderr, "gf-coordinator: --listen and --status: one of them is allowed\n");
         return TOOL_EXIT_USAGE;
     }
     if (status != NULL) given.listen = status;
     if ((given.listen == NULL) && (given.config_path == NULL)) {
-        (void)fprintf(stderr, "gf-coordinator: --listen is missing\nusage: gf-coordinator %s\n",
-                      args.usage);
+        (void)fprintf(stderr, "gf-coordinator: %s is missing\nusage: gf-coordinator %s\n",
+                      asks ? "ADDRESS of --status, or --config," : "--listen", args.usage);
         return TOOL_EXIT_USAGE;
     }
     signals_catch();
@@ -206,7 +209,7 @@ static int program(int argc, char **argv)
     }
     if (!job_id_find(id, &job)) return TOOL_EXIT_USAGE;
     job.first_ns = job.config.rendezvous.join_timeout_ns;
-    if (status != NULL) return coordinator_show(&job);
+    if (asks) return coordinator_show(&job);
     if (!worlds_find(world, world_max, &job)) return TOOL_EXIT_USAGE;
     return serve(&job);
 }

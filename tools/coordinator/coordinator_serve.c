@@ -32,6 +32,8 @@ struct coordinator_server {
     struct gf_channel *channel;
     struct gf_coordinator *coordinator;
     uint64_t keepalive_ns;
+    uint64_t join_timeout_ns;
+    uint64_t over_ns;   /* since when the end is held up; 0: it is not */
     bool job_has_ended; /* it is there to say so */
     void *memory;
 };
@@ -94,6 +96,7 @@ struct coordinator_server *coordinator_open(const struct coordinator_job *job,
     size_t channel_bytes = aligned(gf_channel_tcp.state_bytes(&channel));
     size_t bytes = channel_bytes + aligned(gf_coordinator_state_bytes(&setup));
     server = (struct coordinator_server){.keepalive_ns = channel.keepalive_ns,
+                                         .join_timeout_ns = job->config.rendezvous.join_timeout_ns,
                                          .memory = aligned_alloc(64, bytes)};
     if (server.memory == NULL) {
         (void)gf_fault_set(fault_out, GF_ERR_SYSTEM, GF_RANK_NONE, "aligned_alloc", ENOMEM,
@@ -117,11 +120,24 @@ static void sleep_until_woken(struct gf_channel *channel, int timeout_ms)
     (void)poll(&wake, (wake.fd >= 0) ? 1 : 0, timeout_ms);
 }
 
+/* The job is over, and its last words were not taken for long enough. The state machine itself
+ * limits how long it awaits ranks that come late to a join that has failed, by their own
+ * join_timeout: only those that are connected can hold it up. */
+static bool has_stayed(struct coordinator_server *server, const struct gf_coordinator_status *now,
+                       uint64_t now_ns)
+{
+    const bool joins = (now->generation == 0);
+    uint64_t limit_ns = server->keepalive_ns + LAST_WORD_NS;
+    if (now->state != GF_COORDINATOR_OVER) return false;
+    if ((server->over_ns == 0) || (joins && (now->connected == 0))) server->over_ns = now_ns;
+    if (joins) limit_ns += server->join_timeout_ns / 2;
+    return now_ns - server->over_ns >= limit_ns;
+}
+
 gf_status coordinator_run(struct coordinator_server *server, const volatile sig_atomic_t *stop,
                           char *text_out, size_t text_bytes)
 {
     struct gf_coordinator_status now = {0};
-    uint64_t over_ns = 0;
     gf_status status = GF_AGAIN;
     while ((status == GF_AGAIN) && (*stop == 0)) {
         uint64_t now_ns = tool_clock_ns();
@@ -132,9 +148,7 @@ gf_status coordinator_run(struct coordinator_server *server, const volatile sig_
         }
         if (status != GF_AGAIN) break;
         gf_coordinator_status(server->coordinator, &now);
-        bool over = (now.state == GF_COORDINATOR_OVER);
-        if (over && (over_ns == 0)) over_ns = now_ns;
-        if (over && (now_ns - over_ns >= server->keepalive_ns + LAST_WORD_NS))
+        if (has_stayed(server, &now, now_ns))
             status = now.error.code;
         else
             sleep_until_woken(server->channel,
@@ -153,6 +167,13 @@ bool coordinator_has_begun(const struct coordinator_server *server)
     struct gf_coordinator_status now;
     gf_coordinator_status(server->coordinator, &now);
     return now.generation != 0;
+}
+
+bool coordinator_join_has_failed(const struct coordinator_server *server)
+{
+    struct gf_coordinator_status now;
+    gf_coordinator_status(server->coordinator, &now);
+    return (now.generation == 0) && (now.state == GF_COORDINATOR_OVER) && !server->job_has_ended;
 }
 
 uint32_t coordinator_members(struct coordinator_server *server)

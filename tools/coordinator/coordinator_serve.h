@@ -33,6 +33,8 @@ gf_status coordinator_run(struct coordinator_server *server, const volatile sig_
                           char *text_out, size_t text_bytes);
 /* A generation has begun: somebody may need it. */
 bool coordinator_has_begun(const struct coordinator_server *server);
+/* The first join has failed: ranks that have not come yet are awaited, to be told why. */
+bool coordinator_join_has_failed(const struct coordinator_server *server);
 /* How many members are connected, once all that has come was taken; of a job that has ended: how
  * many processes have not taken the last word. */
 uint32_t coordinator_members(struct coordinator_server *server);

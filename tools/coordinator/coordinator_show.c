@@ -63,6 +63,7 @@ static int shown_print(const struct gf_channel_event *event)
                (shown.world > shown.here) ? shown.world - shown.here : 0, shown.waiting);
     printf("here: ");
     ids_print(&shown);
+    if ((shown.generation != 0) && (shown.waiting > 0)) printf(", with those that wait");
     printf("\nlast fault: %s\n", (shown.error.code < 0) ? shown.error.text : "none");
     if (shown.refused_count > 0)
         printf("refused: %u, the last as: %s\n", shown.refused_count, shown.refused_text);

@@ -18,6 +18,9 @@ static int sizes_run(const struct perf_options *options, struct perf *perf,
 {
     bool reports = gf_rank(perf->gf) == 0, barrier = perf->plan.operation == GF_OPERATION_BARRIER;
     int result = 0;
+    if ((report->world == 1) && !barrier && !tool_quiet)
+        fprintf(stderr, "gf-perf: warning: this is the only rank, so nothing is sent, and busbw is "
+                        "0: start it by gf-run, srun or mpirun\n");
     if (reports) perf_report_head(report);
     for (uint64_t bytes = options->bytes_min; bytes <= options->bytes_max;
          bytes *= options->factor) {

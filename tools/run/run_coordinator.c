@@ -74,17 +74,20 @@ static bool child_is_over(void)
     return child.has_ended_job && child.job_is_last;
 }
 
-/* Nobody needs it any more: no job has begun, and whoever came after the last one was told so. */
+/* Nobody needs it any more: no job has begun, and whoever came after the last one was told so. A
+ * join that has failed stays for the ranks of other nodes that come late. */
 static bool child_is_done(struct coordinator_server *server)
 {
     static uint64_t asked_ns;
     if (!finish_asked || coordinator_has_begun(server)) return false;
+    if (coordinator_join_has_failed(server)) return false;
     if (asked_ns == 0) asked_ns = tool_clock_ns();
     return !over_asked || (coordinator_members(server) == 0) ||
            (tool_clock_ns() - asked_ns >= LAST_WORD_NS);
 }
 
-/* Until the job has ended. Asked to finish it ends at once where no job has begun. */
+/* Until the job has ended. Asked to finish it ends at once where no job has begun, and no join has
+ * failed. */
 static int child_run(struct coordinator_server *server)
 {
     char why[256];
