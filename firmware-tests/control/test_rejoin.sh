@@ -39,6 +39,17 @@ twice() { # RANKS VICTIM TRANSPORTS: it is killed again as soon as it has come b
     ended_whole "$1" "$whole"
 }
 
+# All at once: the job begins anew from its checkpoint, with the line that it was started with.
+all_die() { # RANKS
+    echo 'rendezvous = { keepalive = "500ms"; };' >"$scratch/cfg"
+    job_start "-n $1 --restart 1 --config $scratch/cfg" --steps 1000 --set link.idle=sleep \
+        --set rendezvous.join_timeout=60s --set rendezvous.keepalive=500ms || return 1
+    # shellcheck disable=SC2046
+    kill -KILL $(cat "$scratch"/pid.*)
+    wait_for 1 'resumed at step [1-9]' || return 1
+    ended_whole "$1" "$whole"
+}
+
 stopped_before() { # rank 0 is stopped and comes in again; then another one dies, and comes back
     job_start "-n 3 --restart 3" --steps 1000 --set link.private_memory=true --set link.idle=sleep \
         --set rendezvous.join_timeout=60s --set exchange.timeout=1s || return 1
@@ -132,6 +143,7 @@ for private in false true; do
     measured "$scratch/times.$private" "$(memory $private): from kill -9 until the restarted rank trains"
 done
 check "3_ranks_three_deaths" twice 3 0 true
+check all_die_and_the_job_goes_on_from_its_checkpoint all_die 3
 check a_restart_after_rank_0_was_left_out stopped_before
 check who_is_late_and_waits_hears_that_the_job_has_ended late waits
 check and_who_comes_after_all_others late comes

@@ -11,16 +11,16 @@ show() { tail -n "${1:-20}" "$scratch/log"; return 1; }
 memory() { if [ "$1" = true ]; then echo over_tcp; else echo in_a_node; fi; }
 
 # job_start "GF-RUN OPTIONS" GF-TRAIN OPTION..: in the background, as $job, until rank 0 has saved a step. It is held
-# from there on: it does not come to its end before job_end. A rank that is started again says --resume, as
-# one does that looks whether there is a checkpoint.
+# from there on: it does not come to its end before job_end. All say --resume, which is right for the first start and
+# for a later one.
 job_start() {
     how=$1; shift
     hold "${every:-10}"
     rm -rf "$scratch"/pid.* "$scratch"/c.* "$scratch/log"
     # shellcheck disable=SC2016,SC2086 # $$ is the rank's; words of the options
     timeout 200 "$BUILD/gf-run" $how sh -c '
-        echo $$ >"$0/pid.$GF_RANK"; exec "$@" ${GF_REJOIN:+--resume}' "$scratch" "$held" $small --elastic \
-        --checkpoint "$scratch/c" --checkpoint-every "${every:-10}" "$@" >"$scratch/log" 2>&1 &
+        echo $$ >"$0/pid.$GF_RANK"; exec "$@"' "$scratch" "$held" $small --elastic \
+        --checkpoint "$scratch/c" --resume --checkpoint-every "${every:-10}" "$@" >"$scratch/log" 2>&1 &
     job=$!
     until at=$(step_of "$scratch/c.0"); [ "${at:-0}" -gt 0 ]; do
         kill -0 $job 2>/dev/null || { echo "it ended before"; show; return 1; }

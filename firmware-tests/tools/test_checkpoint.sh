@@ -105,7 +105,24 @@ file=$scratch/none/c
 check a_place_that_is_not_there_is_refused_at_once refused "checkpoint $file.0: open: No such file" 1
 [ "$(grep -c "step " "$scratch/log")" -eq 0 ] && ok and_before_the_first_step || not_ok and_before_the_first_step "it ran"
 file=$scratch/c
-check nothing_there_is_refused refused "$file.0: there is no checkpoint to resume from" 2
+anew() {
+    resume 2 && said "^\[0\] --resume: there is no checkpoint $file.0 yet: the run begins at step 0$" &&
+        [ "$(weights)" = "$whole" ]
+}
+check nothing_there_is_a_run_from_step_0 anew
+# Without --resume what is there stays, whichever rank has it, and all ranks end with the code of a wrong command line.
+stays() { # FILE TEXT-OF-RANK-0 TEXT-OF-RANK-1
+    rm -f "$file".*; cp "$scratch/kept/c.0" "$1"
+    train 2 --checkpoint "$file" --checkpoint-every 7
+    code=$?
+    [ $code -eq 2 ] && said "^\[0\] error: rank 0: checkpoint $2: say --resume to go on from it, or remove it$" &&
+        said "^\[1\] error: rank 1: checkpoint $3: say --resume to go on from it, or remove it$" &&
+        cmp "$1" "$scratch/kept/c.0" && same "$1" "$(ls "$file".*)" ||
+        { echo "exit $code"; cat "$scratch/log"; return 1; }
+}
+check no_file_is_replaced_without_resume stays "$file.0" "$file.0 is there" "$file is there, a file of another rank"
+check nor_the_one_before stays "$file.0.before" "$file.0.before is there" "$file is there, a file of another rank"
+check nor_one_of_another_rank stays "$file.1" "$file is there, a file of another rank" "$file.1 is there"
 restore
 check another_seed_is_refused refused "$file.0 is of another run: seed 1 there, 2 here" 1 --seed 2
 batch=32
@@ -243,7 +260,9 @@ run_of() { od -An -tu8 -j32 -N8 "$1" | tr -d ' '; } # the run that a checkpoint 
 newer_counts() { # SECONDS: the second run begins after the clock was set so far, and is the one that is resumed
     rm -f "$file".*
     train 2 --checkpoint "$file" && first=$(run_of "$file.0") || return 1
+    for i in 0 1; do mv "$file.$i" "$file.8$i"; done # the second one begins at step 0
     (steps=20 && shifted "$1" train 2 --checkpoint "$file") || return 1
+    for i in 0 1; do mv "$file.8$i" "$file.$i.before"; done
     second=$(run_of "$file.0")
     shifted "$1" resume 2 || { cat "$scratch/log"; return 1; }
     said "resumed at step 20" && ! grep -q warning "$scratch/log" || { cat "$scratch/log"; return 1; }

@@ -127,17 +127,35 @@ check what_a_rank_left_behind_writes_is_not_waited_for 0 $?
 kill "$(cat "$work/writes.pid")" 2>/dev/null
 timeout 100 "$run" -n 2 sh -c '[ $GF_RANK = 0 ] && exit 3; exec sleep 60' >"$work/out" 2>"$work/err"
 check who_is_ended_by_gf_run_is_no_news 0 "$(grep -c 'was ended by' "$work/err")"
-# Nobody is left whom one that is started again could join: it is not left waiting for that.
-# shellcheck disable=SC2016
-timeout 90 "$run" -n 3 --restart 2 sh -c 'echo $$ >"$1.$GF_RANK"; exec sleep 60' sh "$work/all" \
-    >"$work/out" 2>"$work/err" & job=$!
-until [ -s "$work/all.0" ] && [ -s "$work/all.1" ] && [ -s "$work/all.2" ]; do sleep 0.05; done
-# shellcheck disable=SC2046
-kill -9 $(cat "$work"/all.[012])
-wait $job
-check a_job_of_which_nobody_is_left_ends 137 $?
-check and_that_it_has_ended_is_said 1 "$(grep -c 'could join: the job has ended' "$work/err")"
-check and_nobody_is_started_again 0 "$(grep -c 'started again: try' "$work/err")"
+# Nobody is left whom one that is started again could join: all are started again, and begin the job anew.
+# all_killed RANK EXIT-CODE: all at once, but this rank, which has ended so by then
+all_killed() {
+    rm -f "$work"/all.*
+    timeout 90 "$run" -n 3 --merge --restart 1 sh -c 'if [ -n "${GF_REJOIN:-}" ]; then echo anew; exit 0; fi
+        echo $$ >"$1.$GF_RANK"
+        [ $GF_RANK != "$2" ] || exit "$3"
+        exec sleep 60' sh "$work/all" "$@" >"$work/out" 2>"$work/err" & job=$!
+    for i in 0 1 2; do until [ -s "$work/all.$i" ]; do sleep 0.05; done; done
+    [ "$1" = none ] || gone "$(cat "$work/all.$1")"
+    # shellcheck disable=SC2046
+    kill -9 $(cat "$work"/all.[012])
+    wait $job
+}
+all_killed none 0
+check a_job_of_which_nobody_is_left_begins_anew 0 $?
+check and_with_all_its_ranks "anew|anew|anew|" "$(one_line <"$work/out")"
+check and_that_it_begins_anew_is_said 1 "$(grep -c 'no rank runs any more: the job begins anew' "$work/err")"
+for ends in 75 2; do
+    all_killed 1 $ends
+    check "but_without_one_that_ended_with_${ends}_it_ends" $((ends == 2 ? 2 : 137)) $?
+    check "${ends}_and_that_it_has_ended_is_said" 1 \
+        "$(grep -c 'could join, and rank 1 is not started again: the job has ended; start it anew' "$work/err")"
+    check "${ends}_and_nobody_is_started_again" 0 "$(grep -c 'started again: try' "$work/err")"
+done
+check one_that_ended_with_2_is_not_started_again 1 \
+    "$(grep -c 'rank 1 is not started again: it ended with 2' "$work/err")"
+timeout 60 "$run" -n 2 sh -c '[ $GF_RANK = 0 ] || exit 7; sleep 60' >"$work/out" 2>"$work/err"
+check a_rank_that_fails_is_named_with_its_code "gf-run: rank 1 ended with 7|" "$(one_line <"$work/err")"
 check nodes_do_not_grow 2 "$(code 5 "$run" -n 2 --nodes 2 --job 9 --listen 127.0.0.1:1 --max 5 true)"
 
 check only_rank_0_is_not_prefixed "[1] a|a|" "$("$run" -n 2 echo a | one_line)"

@@ -30,6 +30,7 @@
 struct rank {
     pid_t pid;
     bool ended, left;
+    bool refused; /* its command line: it would be again */
     uint32_t starts;
 };
 
@@ -222,9 +223,14 @@ static int rank_start(const struct run_job *job, uint32_t rank, const struct mas
 
 /* ---- watching ---- */
 
-/* A rank that a signal ended says nothing itself. */
-static void crash_tell(uint32_t rank, const siginfo_t *info)
+/* A rank that a signal ended says nothing itself, and one that failed may not. */
+static void failure_tell(uint32_t rank, const siginfo_t *info)
 {
+    if (info->si_code == CLD_EXITED) {
+        if (info->si_status != 0)
+            (void)fprintf(stderr, "gf-run: rank %u ended with %d\n", rank, info->si_status);
+        return;
+    }
     const char *name = sigabbrev_np(info->si_status);
     (void)fprintf(stderr, "gf-run: rank %u was ended by SIG%s (signal %d)%s\n", rank,
                   (name != NULL) ? name : "?", info->si_status,
@@ -235,7 +241,13 @@ static void crash_tell(uint32_t rank, const siginfo_t *info)
 static void last_try_tell(const struct run_job *job, uint32_t rank, const siginfo_t *info)
 {
     const bool succeeded = (info->si_code == CLD_EXITED) && (info->si_status == 0);
-    if ((job->restarts == 0) || succeeded || (ranks[rank].starts <= job->restarts)) return;
+    if ((job->restarts == 0) || succeeded) return;
+    if (ranks[rank].refused)
+        (void)fprintf(stderr,
+                      "gf-run: rank %u is not started again: it ended with 2, as for a wrong "
+                      "command line\n",
+                      rank_first(job) + rank);
+    if (ranks[rank].refused || (ranks[rank].starts <= job->restarts)) return;
     (void)fprintf(stderr, "gf-run: rank %u is not started again: it failed %u times\n",
                   rank_first(job) + rank, ranks[rank].starts);
 }
@@ -265,12 +277,12 @@ static int ranks_look(const struct run_job *job, bool tells, uint32_t *live_out,
             *succeeded = true;
         else
             group_end(&ranks[i]);
+        ranks[i].refused = (info.si_code == CLD_EXITED) && (info.si_status == TOOL_EXIT_USAGE);
+        /* not those that gf-run has ended itself */
+        if (tells) failure_tell(rank_first(job) + i, &info);
         if (tells) last_try_tell(job, i, &info);
         if ((info.si_code == CLD_EXITED) && (failure == 0)) failure = info.si_status;
-        if (info.si_code == CLD_EXITED) continue;
-        if (crash == 0) crash = 128 + info.si_status;
-        /* not those that gf-run has ended itself */
-        if (tells) crash_tell(rank_first(job) + i, &info);
+        if ((info.si_code != CLD_EXITED) && (crash == 0)) crash = 128 + info.si_status;
     }
     *live_out = live;
     return (crash != 0) ? crash : failure;
@@ -279,7 +291,8 @@ static int ranks_look(const struct run_job *job, bool tells, uint32_t *live_out,
 /* It has failed, and may be started again. */
 static bool restarts(const struct run_job *job, const struct rank *rank)
 {
-    return rank->ended && !rank->left && (rank->pid != 0) && (rank->starts <= job->restarts);
+    return rank->ended && !rank->left && !rank->refused && (rank->pid != 0) &&
+           (rank->starts <= job->restarts);
 }
 
 /* No other job of so many ranks can begin here, once this one has ended well: one of them has
@@ -322,20 +335,30 @@ static uint32_t ranks_restart(const struct run_job *job, const struct masks *mas
     return count;
 }
 
-/* Another look, a moment later: where several end at once none of them is there to be joined. */
+/* Another look, a moment later: where several end at once none of them is there to be joined. A job
+ * that begins anew needs all its ranks: where one of them is not started again, those that are
+ * would wait for it. */
 #define AT_ONCE_NS 50000000l
 
 static bool failed_for_good(const struct run_job *job, bool *succeeded)
 {
     const struct timespec nap = {.tv_nsec = AT_ONCE_NS};
     uint32_t live;
+    uint32_t lacking = 0;
     (void)nanosleep(&nap, NULL);
     (void)ranks_look(job, true, &live, succeeded);
     if ((live > 0) || *succeeded) return false;
     if (job->nodes > 1) return false;                /* others may run there */
     if (run_coordinator_members() > 0) return false; /* .. or something else has started some */
-    (void)fprintf(stderr, "gf-run: no rank runs any more that one started again could join: the "
-                          "job has ended; start it anew\n");
+    while ((lacking < job->rank_count) && restarts(job, &ranks[lacking])) lacking++;
+    if (lacking == job->rank_count) {
+        (void)fprintf(stderr, "gf-run: no rank runs any more: the job begins anew\n");
+        return false;
+    }
+    (void)fprintf(stderr,
+                  "gf-run: no rank runs any more that one started again could join, and rank %u is "
+                  "not started again: the job has ended; start it anew\n",
+                  rank_first(job) + lacking);
     return true;
 }
 

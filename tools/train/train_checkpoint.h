@@ -44,6 +44,10 @@ struct checkpoint {
     bool agreed; /* all ranks fail for that, and know */
     /* what is wrong with files that were passed over; empty: nothing */
     char note[2 * CHECKPOINT_PATH_BYTES];
+    /* files that were there as this run began: of this rank, of how many ranks, of any id */
+    bool own_is_there, any_is_there;
+    uint64_t ranks_there;
+    bool is_refused; /* by checkpoint_begin_anew() */
 };
 
 /* path, run, extra and extra_bytes are set by the caller before. Nothing is done where path is
@@ -54,8 +58,11 @@ void checkpoint_close(struct checkpoint *checkpoint);
 /* Between steps, `step` of them done. Where a rank cannot write its file, it says so and no rank
  * saves: GF_OK, and `saved` is not that step. */
 gf_status checkpoint_save(struct checkpoint *checkpoint, uint64_t step);
+/* For a run that begins at step 0: refused on all ranks where any rank's files are there, as a save
+ * would replace them. Only in the first epoch. */
+gf_status checkpoint_begin_anew(struct checkpoint *checkpoint);
 /* Loads the newest set that is whole on all ranks; of another number of ranks by the rule at
- * gf_state_load(). Only in the first epoch. */
+ * gf_state_load(). Only in the first epoch, and where any_is_there. */
 gf_status checkpoint_load(struct checkpoint *checkpoint, uint64_t *step_out);
 
 #endif

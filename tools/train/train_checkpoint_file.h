@@ -30,7 +30,8 @@ void checkpoint_path_of(const struct checkpoint *checkpoint, uint32_t member_id,
 uint32_t checkpoint_crc(const unsigned char *data, uint64_t bytes);
 /* Its head, where it is a checkpoint of this format, of whatever run. */
 bool checkpoint_head_read(const char *path, struct checkpoint_head *head_out);
-/* Sets `id`: the same on all ranks, larger than that of each file which is there. */
+/* Sets `id`: the same on all ranks, larger than that of each file which is there. And what is
+ * there. */
 gf_status checkpoint_number(struct checkpoint *checkpoint);
 /* Puts what errno says into `error`. */
 gf_status checkpoint_fail(struct checkpoint *checkpoint, const char *path, const char *call);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 
 #include "tools/train/train_checkpoint_file.h"
 #include "tools/train/train_ranks.h"
@@ -23,12 +24,15 @@ bool checkpoint_head_read(const char *path, struct checkpoint_head *head_out)
 
 struct newest {
     uint32_t number;
+    bool is_there; /* a file, of whatever kind */
     char path[CHECKPOINT_PATH_BYTES];
 };
 
 static void number_of(const char *path, struct newest *newest)
 {
     struct checkpoint_head head;
+    struct stat about;
+    newest->is_there = newest->is_there || (lstat(path, &about) == 0) || (errno != ENOENT);
     if (!checkpoint_head_read(path, &head) || ((head.id >> 32) <= newest->number)) return;
     newest->number = (uint32_t)(head.id >> 32);
     (void)snprintf(newest->path, sizeof newest->path, "%s", path);
@@ -72,12 +76,14 @@ gf_status checkpoint_number(struct checkpoint *checkpoint)
     struct newest own = {.number = 0};
     uint32_t newest;
     uint32_t random = 0;
+    uint64_t words[3] = {0};
     gf_status status;
     /* each its own, which may be on a disk of its host; rank 0 what else is there */
     for (uint32_t i = 0; i < CHECKPOINT_GENERATIONS; i++) {
         checkpoint_path_of(checkpoint, checkpoint->member_id, checkpoint_endings[i], path);
         number_of(path, &own);
     }
+    checkpoint->own_is_there = own.is_there;
     if (checkpoint->rank == 0) folder_look(checkpoint, &own);
     newest = own.number;
     if ((status = ranks_max_u32(checkpoint->gf, &newest)) < 0) return status;
@@ -92,8 +98,28 @@ gf_status checkpoint_number(struct checkpoint *checkpoint)
     /* Of two runs that do not see each other's files the numbers are the same. */
     if ((checkpoint->rank == 0) && (getrandom(&random, sizeof random, 0) != sizeof random))
         return checkpoint_fail(checkpoint, checkpoint->path, "getrandom");
-    checkpoint->id = random; /* the others have 0 */
-    if ((status = ranks_sum_u64(checkpoint->gf, &checkpoint->id, 1)) < 0) return status;
-    checkpoint->id |= (uint64_t)(newest + 1) << 32;
+    words[0] = random; /* the others have 0 */
+    words[1] = checkpoint->own_is_there ? 1 : 0;
+    words[2] = own.is_there ? 1 : 0;
+    if ((status = ranks_sum_u64(checkpoint->gf, words, 3)) < 0) return status;
+    checkpoint->id = words[0] | (uint64_t)(newest + 1) << 32;
+    checkpoint->ranks_there = words[1];
+    checkpoint->any_is_there = (words[2] > 0);
     return GF_OK;
+}
+
+gf_status checkpoint_begin_anew(struct checkpoint *checkpoint)
+{
+    char path[CHECKPOINT_PATH_BYTES];
+    struct stat about;
+    if (checkpoint->ranks_there == 0) return GF_OK;
+    checkpoint_path_of(checkpoint, checkpoint->member_id, checkpoint_endings[0], path);
+    if (lstat(path, &about) != 0)
+        checkpoint_path_of(checkpoint, checkpoint->member_id, checkpoint_endings[1], path);
+    checkpoint->agreed = checkpoint->is_refused = true;
+    snprintf(checkpoint->error, sizeof checkpoint->error,
+             "checkpoint %.1000s is there%s: say --resume to go on from it, or remove it",
+             checkpoint->own_is_there ? path : checkpoint->path,
+             checkpoint->own_is_there ? "" : ", a file of another rank");
+    return GF_ERR_STATE;
 }

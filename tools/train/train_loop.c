@@ -174,7 +174,14 @@ gf_status train_resume(struct train *train)
     struct checkpoint *checkpoint = &train->checkpoint;
     const struct train_options *options = train->options;
     gf_status status = train_checkpoint_begin(train);
-    if ((status < 0) || !options->resume) return status;
+    if ((status < 0) || (checkpoint->path == NULL)) return status;
+    if (!options->resume) return checkpoint_begin_anew(checkpoint);
+    if (!checkpoint->any_is_there) {
+        if (train->rank == 0)
+            fprintf(stderr, "--resume: there is no checkpoint %s.0 yet: the run begins at step 0\n",
+                    checkpoint->path);
+        return GF_OK;
+    }
     status = checkpoint_load(checkpoint, &train->step_first);
     if (status < 0) return status;
     if (checkpoint->note[0] != '\0') fprintf(stderr, "warning: checkpoint: %s\n", checkpoint->note);

@@ -56,7 +56,8 @@ const char *train_plan(struct train *train);
 /* The workspace's size in bytes, and its layout at base if that is not NULL; base is 64-byte
  * aligned. */
 size_t train_layout(struct train *train, char *base);
-/* Prepares for checkpoints and, where it is asked for, goes back to the newest. */
+/* Prepares for checkpoints and, where it is asked for, goes back to the newest, if there is one.
+ * Where it is not asked for, one that is there is an error. */
 gf_status train_resume(struct train *train);
 gf_status train_checkpoint_begin(struct train *train); /* its first part */
 gf_status train_steps(struct train *train);

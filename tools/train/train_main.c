@@ -292,6 +292,8 @@ static int program(int argc, char **argv)
     data_close(&train.tests);
     if (signal_number != 0) return 128 + signal_number;
     if ((result == 0) && left) return TOOL_EXIT_LEFT;
+    /* a launcher that tries again would only hear it again */
+    if (train.checkpoint.is_refused) return TOOL_EXIT_USAGE;
     return (result == 0) ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 

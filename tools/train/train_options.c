@@ -130,7 +130,7 @@ int train_options_read(int argc, char **argv, struct train_options *options_out,
         {"elastic", TOOL_FLAG, &out.elastic, NULL,
          .help = "go on with the ranks that are left when some die; SIGUSR1 lets a rank leave"},
         {"resume", TOOL_FLAG, &out.resume, NULL,
-         .help = "go on from the newest checkpoint that is whole"},
+         .help = "go on from the newest checkpoint that is whole; at step 0 if there is none"},
         {"trace", TOOL_TEXT, &out.trace_path, "FILE",
          .help = "write each rank's trace to FILE.RANK, for gf-trace: trace.records operations "
                  "(65,536)"},

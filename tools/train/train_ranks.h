@@ -28,8 +28,8 @@ struct train;
  * options. */
 gf_status train_same(struct train *train, char error_out[static TRAIN_SAME_BYTES]);
 
-/* Of all that is compared, but --resume: who comes back has the same, and resumes nothing. Whoever
- * starts it again may say --resume by then, where there is a checkpoint. */
+/* Of all that is compared, but --resume: who comes back has the same, and resumes nothing,
+ * whether it says --resume or not. */
 uint64_t train_same_hash(const struct train *train);
 
 #endif
