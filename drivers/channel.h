@@ -76,7 +76,8 @@ struct gf_channel {
     struct gf_fault fault;
 };
 
-/* A new call: here, in tcp/channel_tcp.c, sim/sim_channel.c and support/control_world.c. */
+/* A new call: here, in tcp/channel_tcp.c, sim/sim_channel.c, lib/control/alone.c, and of the tests
+ * support/control_world.c and control/states_world.c. */
 struct gf_channel_driver {
     const char *name; /* "tcp", "sim" */
     size_t (*state_bytes)(const struct gf_channel_setup *setup);

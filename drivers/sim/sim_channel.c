@@ -411,8 +411,8 @@ static gf_status channel_send(struct gf_channel *base, uint32_t connection, uint
                               const void *payload, uint32_t size_bytes)
 {
     struct sim_channel *channel = sim_channel(base);
-    struct sim_wire *wire = channel->wires[connection];
     GF_ASSERT((connection < base->connections_max) && (size_bytes <= GF_CHANNEL_PAYLOAD_MAX));
+    struct sim_wire *wire = channel->wires[connection];
     if (channel->self->is_dead) return sim_dead(channel->self, &base->fault, "send");
     if (wire == NULL) return GF_ERR_PEER;
     uint32_t own = own_end(channel, wire);

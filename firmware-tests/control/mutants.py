@@ -76,8 +76,8 @@ PLANTED = {  # a defect, after the number of its rule in the contract: its file 
         ["edges", ("(row->edges == 0) || !control_may_be_cut(c, c->rank_ids[a])", "row->edges == 0"),
          ("if (host_has > most) {", "if (false) {")],
     "9: a rank that died is awaited at the end":
-        ["finding", ("(row->said == CONTROL_SAID_BYE) || control_has_died(row) || row->cut;",
-                     "(row->said == CONTROL_SAID_BYE);")],
+        ["finding", ("if (control_is_awaited(row)) return false;",
+                     "if (row->member && (row->said != CONTROL_SAID_BYE)) return false;")],
 }
 TOKEN = re.compile(r"""(?P<skip>/\*.*?\*/|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|^\s*\#(?:[^\n]*\\\n)*[^\n]*)
                      |(?P<number>\b\d+u?\b)|(?P<word>[A-Za-z_]\w*)

@@ -70,7 +70,6 @@ uint64_t states_member_hash(const struct gf_member *member, uint64_t now_ns)
         m->error.code,
         m->error.peer,
         m->refusal.code,
-        m->listed_hash,
         m->endpoint_bytes,
         m->endpoint_sent,
         m->go_rank,

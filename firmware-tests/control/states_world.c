@@ -395,15 +395,14 @@ static void acts_on(struct list *list, uint32_t i)
     if ((left->asks > 0) && works) add(list, STATES_ASK, i, 0);
     if ((left->leaves > 0) && works && !proc->leaves && !host) add(list, STATES_LEAVE, i, 0);
     if ((left->byes > 0) && (states_state(i) < GF_MEMBER_CLOSING)) add(list, STATES_BYE, i, 0);
-    if ((left->gives_up > 0) && works) add(list, STATES_GIVE_UP, i, 0);
+    bool is_late = (states_state(i) == GF_MEMBER_READY) || (states_state(i) == GF_MEMBER_LISTED);
+    if ((left->gives_up > 0) && (works || is_late)) add(list, STATES_GIVE_UP, i, 0);
 }
 
 static void starts(struct list *list, uint32_t id)
 {
-    bool is_new = (id >= states->limits.ids);
     if ((states->limits.starts == 0) || (states->proc_count == STATES_PROCS)) return;
     if (states->limits.hosted && (id == 0)) return;
-    (void)is_new;
     add(list, STATES_START, id, 0);
 }
 
@@ -489,8 +488,8 @@ static void halves_end(void)
 static void looks_answer(void)
 {
     const struct gf_coordinator *c = states->coordinator;
-    bool looks =
-        states->lives && !states->halted && (c->state == GF_COORDINATOR_INQUIRE) && (c->rounds > 0);
+    bool looks = states->lives && !states->halted && (c->state == GF_COORDINATOR_INQUIRE) &&
+                 (c->inquiry_phase != CONTROL_INQUIRY_ASKED);
     for (uint32_t way = 2; looks && (way-- > 0);)
         for (uint32_t i = 0; i < STATES_CONNS; i++)
             while (can_read(&states->conns[i], way)) deliver(i, way);
@@ -850,10 +849,12 @@ static uint64_t coordinator_hash(void)
                               c->waiting,
                               c->inquiry,
                               c->inquiry_first,
-                              c->rounds,
+                              c->inquiry_phase,
+                              c->rounds_left,
                               asks ? span(c->now_ns, c->inquiry_ns) : 0,
                               (asks || c->is_fault_pending) ? c->seen.step : 0,
                               (asks || c->is_fault_pending) ? c->seen_by : 0,
+                              c->is_fault_pending ? c->seen_in : 0,
                               c->is_fault_pending,
                               c->nobody_step,
                               c->error.code,

@@ -99,9 +99,9 @@ static void go_send(const struct piece_row *row, uint32_t number)
     struct gf_put put = {payload, sizeof payload};
     struct control_go go = {.number = number, .lead = row->lead};
     struct control_piece pieces[2] = {row->first, row->second};
-    gf_control_go_walk(&(struct gf_walk){.put = &put}, &go);
+    gf_frame_go_walk(&(struct gf_walk){.put = &put}, &go);
     for (uint32_t i = 0; i < 2; i++) {
-        gf_control_piece_walk(&(struct gf_walk){.put = &put}, &pieces[i]);
+        gf_frame_piece_walk(&(struct gf_walk){.put = &put}, &pieces[i]);
         gf_put_bytes(&put, bytes, pieces[i].bytes);
     }
     frame_send(CONTROL_GO, payload, (uint32_t)(sizeof payload - put.left));
@@ -130,7 +130,7 @@ TEST(a_list_of_a_network_that_there_is_not_is_refused)
         struct control_list list = {.number = 1, .rank = 1, .world = 3, .network = network};
         control_world_open(&world, 3, 1);
         control_wait_for(&world, 1, GF_MEMBER_LISTED);
-        gf_control_list_walk(&(struct gf_walk){.put = &put}, &list);
+        gf_frame_list_walk(&(struct gf_walk){.put = &put}, &list);
         frame_send(CONTROL_LIST, payload, (uint32_t)(sizeof payload - put.left));
         control_world_turn(&world, 1);
         bool is_refused = (control_world_state(&world, 1) == GF_MEMBER_ENDED);
@@ -176,7 +176,7 @@ TEST(a_process_that_stands_where_nobody_can_is_refused)
             .process = 77,
             .standing = standing_rows[i].standing,
             .terms = {.join_timeout_ns = 8 * SECOND, .keepalive_ns = standing_rows[i].time_ns}};
-        gf_control_offer_walk(&(struct gf_walk){.put = &put}, &offer);
+        gf_frame_offer_walk(&(struct gf_walk){.put = &put}, &offer);
         struct gf_channel *channel = control_world_stranger(&world);
         channel->driver->dial(channel, 0);
         assert_true(channel->driver->poll(channel, 0, &event));
@@ -197,11 +197,11 @@ TEST(what_is_shown_has_no_more_ids_than_there_can_be)
         unsigned char payload[1024];
         struct gf_put put = {payload, sizeof payload};
         struct control_status shown = {.id_count = 8};
-        gf_control_status_walk(&(struct gf_walk){.put = &put}, &shown);
+        gf_frame_status_walk(&(struct gf_walk){.put = &put}, &shown);
         const uint32_t wrong = GF_WORLD_MAX + 1;
         if (over) memcpy(payload + 24, &wrong, sizeof wrong);
         struct gf_get get = {.at = payload, .left = sizeof payload - put.left};
-        gf_control_status_walk(&(struct gf_walk){.get = &get}, &shown);
+        gf_frame_status_walk(&(struct gf_walk){.get = &get}, &shown);
         assert_int_equal(get.bad, over);
     }
 }

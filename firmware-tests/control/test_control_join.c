@@ -105,7 +105,8 @@ TEST(what_must_be_equal_is_named_where_it_is_not)
     for (uint32_t i = 0; i < LENGTH(offer_rows); i++) {
         const struct offer_row *row = &offer_rows[i];
         char text[256] = "";
-        bool differs = gf_offer_difference(&row->first, &row->second, text, sizeof text);
+        bool differs =
+            gf_coordinator_offer_difference(&row->first, &row->second, text, sizeof text);
         if ((differs != (row->text != NULL)) || (differs && (strcmp(text, row->text) != 0)))
             fail_msg("%s: %s", row->name, text);
     }

@@ -63,7 +63,7 @@ static void member_open(uint32_t id)
                                               .join_timeout_ns = 60000 * MS,
                                               .keepalive_ns = 5000 * MS,
                                               .exchange_timeout_ns = 30000 * MS},
-                                    .values = {.version = 1, .world = RANKS, .node = id},
+                                    .values = {.version = 1, .node = id},
                                     .endpoint_bytes_max = ENDPOINT_BYTES,
                                     .address = "sim"};
     channel_open(id, &channel, &self->channel_state, &self->channel);

@@ -21,6 +21,24 @@ TEST(who_gives_up_in_a_regroup_ends_at_once)
     }
 }
 
+/* The coordinator ends with its host, so the others hear whose end it is. */
+TEST(the_host_that_gives_up_in_a_regroup_ends_the_job)
+{
+    for (uint32_t listed = 0; listed < 2; listed++) {
+        control_world_open_hosted(&world, 4, 1, 0);
+        control_world_quiet(&world, SECOND);
+        world.procs[2].stopped = (listed == 0); /* it is awaited */
+        control_world_kill(&world, 3);
+        control_wait_for(&world, 0, listed ? GF_MEMBER_LISTED : GF_MEMBER_READY);
+        gf_member_fault(world.procs[0].member, &control_stuck, true);
+        control_world_quiet(&world, 50 * CONTROL_MS);
+        assert_int_equal(control_world_state(&world, 1), GF_MEMBER_ENDED);
+        assert_int_equal(gf_member_error(world.procs[1].member)->peer, 0);
+        assert_non_null(strstr(gf_member_error(world.procs[1].member)->text, "gave up: it stands"));
+        control_world_close(&world);
+    }
+}
+
 TEST(who_fails_while_a_list_without_it_is_out_comes_in_again)
 {
     struct control_ready ready = {.planned = true, .progress = {.steps = 0, .applied = 1}};

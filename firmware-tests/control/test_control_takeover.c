@@ -41,6 +41,25 @@ TEST(the_rank_that_hosts_the_coordinator_is_named_when_it_dies)
     control_world_close(&world);
 }
 
+/* They may not hear that it has ended, and dial the process in its place. */
+TEST(the_rank_that_hosts_the_coordinator_is_named_when_it_is_begun_anew)
+{
+    control_world_open_hosted(&world, 3, 1, 0);
+    control_world_quiet(&world, SECOND);
+    for (uint32_t i = 1; i < 3; i++) control_world_cut(&world, i);
+    control_world_kill(&world, 0);
+    control_world_coordinator_end(&world);
+    control_world_coordinator_begin(&world);
+    (void)control_world_start(&world, 0, true);
+    control_world_quiet(&world, SECOND);
+    for (uint32_t i = 1; i < 3; i++) {
+        assert_int_equal(control_world_state(&world, i), GF_MEMBER_ENDED);
+        assert_int_equal(gf_member_error(world.procs[i].member)->peer, 0);
+        assert_non_null(strstr(gf_member_error(world.procs[i].member)->text, "begun anew"));
+    }
+    control_world_close(&world);
+}
+
 TEST(members_end_and_name_the_coordinator_that_stays_away)
 {
     control_world_open(&world, 2, 1);

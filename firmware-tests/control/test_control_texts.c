@@ -176,7 +176,7 @@ TEST(a_process_that_is_refused_is_told_to_those_that_wait)
     world.said_bytes = sizeof said;
     control_world_kill(&world, 2);
     control_world_quiet(&world, 100 * CONTROL_MS);
-    gf_control_offer_walk(&(struct gf_walk){.put = &put}, &offer);
+    gf_frame_offer_walk(&(struct gf_walk){.put = &put}, &offer);
     struct gf_channel *channel = control_world_stranger(&world);
     for (uint32_t i = 0; i < 2; i++) { /* it tries again */
         channel->driver->dial(channel, 0);
@@ -214,7 +214,7 @@ static void look(struct gf_channel *channel, struct control_status *shown_out)
     assert_true(channel->driver->poll(channel, 0, &event));
     assert_int_equal(event.frame_kind, CONTROL_STATUS_ANSWER);
     struct gf_get get = {.at = event.payload, .left = event.size_bytes};
-    gf_control_status_walk(&(struct gf_walk){.get = &get}, shown_out);
+    gf_frame_status_walk(&(struct gf_walk){.get = &get}, shown_out);
     assert_false(get.bad);
     assert_int_equal(get.left, 0);
 }

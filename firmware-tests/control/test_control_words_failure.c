@@ -159,3 +159,36 @@ TEST(the_smaller_part_waits_longer_for_those_that_are_away)
         control_world_close(&words.world);
     }
 }
+
+TEST(who_ends_as_a_generation_begins_is_named_in_it)
+{
+    words_all_begun(2, 2, true);
+    words_say_ready(0, 1, 5, true, false);
+    words_say_ready(1, 1, 5, true, false);
+    words_turn();
+    words_turn();
+    control_words_endpoint(&words.peers[0], 2, 0);
+    control_words_endpoint(&words.peers[1], 2, 1);
+    words_turn();
+    words_discard();
+    words_say_end(1, 1);
+    words_turn();
+    words_heard(0, "error -7 peer 1 step 0 goes on: rank 1 gave up: its file is broken");
+    control_world_close(&words.world);
+}
+
+TEST(who_gives_up_on_a_list_does_not_wait_for_the_next_one)
+{
+    static const uint32_t others[] = {0, 2};
+    words_all_begun(3, 3, true);
+    for (uint32_t id = 0; id < 3; id++) words_say_ready(id, 1, 5, true, false);
+    words_turn();
+    words_turn();
+    assert_true(words.world.coordinator->listing);
+    words_say_end(1, 1);
+    words_turn();
+    words_all_endpoints(3, others, 2);
+    assert_int_equal(words.world.coordinator->number, 3);
+    assert_int_equal(gf_coordinator_joiner_count(words.world.coordinator), 0);
+    control_world_close(&words.world);
+}

@@ -234,3 +234,18 @@ TEST(who_is_late_in_nearly_all_answers_does_not_poll)
     assert_int_equal(rank_1_answers(5, 1), GF_OK);
     control_world_close(&words.world);
 }
+
+TEST(nobody_was_at_fault_is_forgotten_once_one_is_cut)
+{
+    words_all_begun(3, 3, true);
+    words.world.coordinator->nobody_step = 6;
+    words_dies(2);
+    words_say_ready(0, 1, 5, false, false);
+    words_say_ready(1, 1, 5, false, false);
+    words_turn();
+    for (uint32_t id = 0; id < 2; id++) control_words_endpoint(&words.peers[id], 2, id);
+    words_turn();
+    assert_int_equal(words.world.coordinator->number, 2);
+    assert_int_equal(words.world.coordinator->nobody_step, 0);
+    control_world_close(&words.world);
+}

@@ -183,3 +183,33 @@ TEST(words_that_nobody_may_say_close_the_connection)
         control_world_close(&words.world);
     }
 }
+
+TEST(who_is_away_from_a_first_list_that_was_given_up_is_missing)
+{
+    words_open(3, 3, true);
+    words_all_listed(3);
+    words_breaks(1);
+    words_dies(2);
+    words.peers[2].offer.process = 700;
+    words_come(2);
+    words_spend(9 * SECOND);
+    if (strstr(words.world.coordinator->error.text, "rank 1 of 3 did not join") == NULL)
+        fail_msg("%s", words.world.coordinator->error.text);
+    control_world_close(&words.world);
+}
+
+TEST(nobody_comes_in_with_a_first_generation_whose_first_list_was_given_up)
+{
+    words_open(2, 2, true);
+    words_all_listed(2);
+    words_dies(1);
+    words.peers[1].offer.process = 700;
+    words_come(1);
+    for (uint32_t id = 0; id < 2; id++) control_words_endpoint(&words.peers[id], 2, id);
+    words_turn();
+    assert_int_equal(words.world.coordinator->number, 2);
+    assert_false(words.world.coordinator->rows[0].comes_in);
+    words_dies(1); /* before it has said where it is */
+    assert_int_equal(words.world.coordinator->error.tensor, GF_TENSOR_NONE);
+    control_world_close(&words.world);
+}

@@ -233,3 +233,20 @@ TEST(who_was_cut_hears_so_and_stays_out)
     words_heard(0, "");
     control_world_close(&words.world);
 }
+
+TEST(who_waits_and_ends_is_of_no_list)
+{
+    words_all_begun(2, 3, true);
+    words_come(2);
+    words_discard();
+    words_say_end(2, 0);
+    words_turn();
+    assert_int_equal(gf_coordinator_joiner_count(words.world.coordinator), 0);
+    words_say_ready(0, 1, 5, true, false);
+    words_say_ready(1, 1, 5, true, false);
+    words_turn();
+    words_turn();
+    assert_true(words.world.coordinator->listing);
+    assert_int_equal(words.world.coordinator->next_world, 2);
+    control_world_close(&words.world);
+}

@@ -63,7 +63,7 @@ static void take_over_begin_of(uint32_t id_count)
     control_world_coordinator_begin(&words.world);
     uint64_t list = CONTROL_LIST_START;
     for (uint32_t id = 0; id < 3; id++)
-        list = gf_control_list_hash(list, id, words.peers[id].offer.process);
+        list = gf_frame_list_hash(list, id, words.peers[id].offer.process);
     for (uint32_t id = 0; id < 3; id++)
         words.peers[id].offer.standing = (struct control_standing){
             .generation = 4, .rank = id, .world = 3, .list_hash = list, .listed = 4};
@@ -165,6 +165,19 @@ TEST(a_newcomer_that_gives_up_does_not_wait)
     words_heard(0, "waiting 0");
     words_heard(
         3, "error -7 peer -1 step 0: the other ranks went on without this one, as nothing was hea");
-    assert_int_equal(gf_control_joiner_count(words.world.coordinator), 0);
+    assert_int_equal(gf_coordinator_joiner_count(words.world.coordinator), 0);
+    control_world_close(&words.world);
+}
+
+TEST(a_failure_of_another_generation_is_not_asked_about_after_a_takeover)
+{
+    take_over_begin_of(4);
+    words.peers[3].offer.standing = words.peers[2].offer.standing;
+    words.peers[3].offer.standing.generation = words.peers[3].offer.standing.listed = 5;
+    words_come(3);
+    words_say_fault(3, 5);
+    for (uint32_t id = 0; id < 3; id++) words_come(id);
+    words_heard(0, "waiting 0");
+    assert_int_equal(words.world.coordinator->state, GF_COORDINATOR_RUN);
     control_world_close(&words.world);
 }

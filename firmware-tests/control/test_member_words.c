@@ -47,7 +47,7 @@ static void say_list(uint32_t number, uint32_t rank, uint32_t of)
     unsigned char payload[64];
     struct gf_put put = {payload, sizeof payload};
     struct control_list list = {.number = number, .rank = rank, .world = of};
-    gf_control_list_walk(&(struct gf_walk){.put = &put}, &list);
+    gf_frame_list_walk(&(struct gf_walk){.put = &put}, &list);
     control_words_send(&world, 0, CONTROL_LIST, payload, sizeof payload - put.left);
     turn();
 }
@@ -57,10 +57,10 @@ static void say_go(uint32_t number, uint32_t of)
     unsigned char payload[256];
     struct gf_put put = {payload, sizeof payload};
     struct control_go go = {.number = number};
-    gf_control_go_walk(&(struct gf_walk){.put = &put}, &go);
+    gf_frame_go_walk(&(struct gf_walk){.put = &put}, &go);
     for (uint32_t rank = 0; rank < of; rank++) {
         struct control_piece piece = {.rank = rank, .total = 8, .bytes = 8};
-        gf_control_piece_walk(&(struct gf_walk){.put = &put}, &piece);
+        gf_frame_piece_walk(&(struct gf_walk){.put = &put}, &piece);
         gf_put_u64(&put, 100 + rank); /* its process, in this world */
     }
     control_words_send(&world, 0, CONTROL_GO, payload, sizeof payload - put.left);
@@ -72,7 +72,7 @@ static void say_waiting(uint32_t count)
     unsigned char payload[256];
     struct gf_put put = {payload, sizeof payload};
     struct control_waiting waiting = {.number = 1, .count = count, .awaited = GF_RANK_NONE};
-    gf_control_waiting_walk(&(struct gf_walk){.put = &put}, &waiting);
+    gf_frame_waiting_walk(&(struct gf_walk){.put = &put}, &waiting);
     control_words_send(&world, 0, CONTROL_WAITING, payload, sizeof payload - put.left);
     turn();
 }
@@ -93,7 +93,7 @@ static void say_error(bool may_go_on)
     struct control_finding finding = {
         .may_go_on = may_go_on,
         .error = {.code = GF_ERR_PEER, .peer = 2, .tensor = GF_TENSOR_NONE, .text = "rank 2 died"}};
-    gf_control_finding_walk(&(struct gf_walk){.put = &put}, &finding);
+    gf_frame_finding_walk(&(struct gf_walk){.put = &put}, &finding);
     control_words_send(&world, 0, CONTROL_ERROR, payload, sizeof payload - put.left);
     turn();
 }
@@ -103,7 +103,7 @@ static void say_closed(uint32_t rank, uint64_t step)
     unsigned char payload[16];
     struct gf_put put = {payload, sizeof payload};
     struct control_closed closed = {.rank = rank, .step = step};
-    gf_control_closed_walk(&(struct gf_walk){.put = &put}, &closed);
+    gf_frame_closed_walk(&(struct gf_walk){.put = &put}, &closed);
     control_words_send(&world, 0, CONTROL_CLOSED, payload, sizeof payload - put.left);
     turn();
 }
@@ -120,7 +120,7 @@ static void say_refused(gf_status code, bool may_retry, uint32_t peer)
     struct gf_put put = {payload, sizeof payload};
     struct control_refusal refusal = {
         .code = (uint32_t)code, .may_retry = may_retry, .peer = peer, .text = "it is in use"};
-    gf_control_refusal_walk(&(struct gf_walk){.put = &put}, &refusal);
+    gf_frame_refusal_walk(&(struct gf_walk){.put = &put}, &refusal);
     control_words_send(&world, 0, CONTROL_REFUSED, payload, sizeof payload - put.left);
     turn();
 }
@@ -584,22 +584,6 @@ TEST(who_closes_while_it_is_cut_off_says_so_later)
     heard("");
     spend(110 * CONTROL_MS);
     heard("offer 0 generation 1 rank 0 of 3 said 3 listed 1; bye of 1 step 0");
-    control_world_close(&world);
-}
-
-/* It did not poll for so long, until just now. */
-TEST(who_was_away_says_so_for_a_while)
-{
-    begin();
-    world.procs[0].now_ns += 2 * SECOND;
-    turn();
-    (void)control_words_heard(&world.channel);
-    say_ask(1);
-    heard("position 1 of 1 step 0 sequence 0 patience 0 edges 0 away 2005");
-    spend(510 * CONTROL_MS);
-    (void)control_words_heard(&world.channel);
-    say_ask(2);
-    heard("position 2 of 1 step 0 sequence 0 patience 0 edges 0");
     control_world_close(&world);
 }
 

@@ -200,7 +200,7 @@ TEST(closing_between_steps_while_others_go_on_is_told_at_once)
             world_run(&w, close_early_progress, &interrupt);
             assert_true((real_links_driver() != NULL) ||
                         (gf_sim_now_ns(w.sim) - begin_ns < DRAIN_NS + 5000000));
-            (void)snprintf(text, sizeof text, "rank %u closed its context behind step 1, and rank",
+            (void)snprintf(text, sizeof text, "rank %u closed its context after 1 steps, and rank",
                            culprit);
             for (uint32_t rank = 0; rank < world; rank++) {
                 if (rank == culprit) continue;
@@ -431,12 +431,14 @@ TEST(who_closes_late_ends_well)
     SIM_ONLY;
     struct world_setup setup = brief_setup(3);
     setup.config.exchange.patience_ns = 10000000;
+    setup.config.exchange.timeout_ns = UINT64_C(3000000000); /* WAITING comes each second */
     WORLD_OPEN(w, &setup);
     uint64_t late_ns = gf_sim_now_ns(w.sim) + 2 * SILENCE_NS;
     world_run(&w, one_stays_progress, &late_ns);
     assert_int_equal(w.ranks[0].status, GF_OK);
     assert_int_equal(w.ranks[1].status, GF_OK);
-    world_expect_log(&w, 0, "in whose process the coordinator runs, waits for them");
+    world_expect_log(&w, 0,
+                     "in whose process the coordinator runs, waits for them: rank 1 is in step ");
     assert_int_equal(gf_close(w.ranks[2].gf), GF_OK); /* all have, by now */
     w.ranks[2].gf = NULL;
 }

@@ -9,7 +9,7 @@
 static void list_tell(struct gf_walk *walk, char *text_out, size_t bytes)
 {
     struct control_list list = {0};
-    gf_control_list_walk(walk, &list);
+    gf_frame_list_walk(walk, &list);
     (void)snprintf(text_out, bytes, "list %u rank %u of %u%s", list.number, list.rank, list.world,
                    list.comes_in ? " comes in" : "");
 }
@@ -18,10 +18,10 @@ static void go_tell(struct gf_walk *walk, char *text_out, size_t bytes)
 {
     struct control_go go = {0};
     uint32_t pieces = 0;
-    gf_control_go_walk(walk, &go);
+    gf_frame_go_walk(walk, &go);
     while ((walk->get->left > 0) && !walk->get->bad) {
         struct control_piece piece = {0};
-        gf_control_piece_walk(walk, &piece);
+        gf_frame_piece_walk(walk, &piece);
         (void)gf_get_bytes(walk->get, piece.bytes);
         pieces++;
     }
@@ -32,7 +32,7 @@ static void go_tell(struct gf_walk *walk, char *text_out, size_t bytes)
 static void refusal_tell(struct gf_walk *walk, char *text_out, size_t bytes)
 {
     struct control_refusal refusal = {0};
-    gf_control_refusal_walk(walk, &refusal);
+    gf_frame_refusal_walk(walk, &refusal);
     (void)snprintf(text_out, bytes, "refused %d peer %d%s: %.40s", (int32_t)refusal.code,
                    (int)refusal.peer, refusal.may_retry ? " may retry" : "", refusal.text);
 }
@@ -40,7 +40,7 @@ static void refusal_tell(struct gf_walk *walk, char *text_out, size_t bytes)
 static void waiting_tell(struct gf_walk *walk, char *text_out, size_t bytes)
 {
     struct control_waiting waiting = {.awaited = GF_RANK_NONE};
-    gf_control_waiting_walk(walk, &waiting);
+    gf_frame_waiting_walk(walk, &waiting);
     if (waiting.awaited == GF_RANK_NONE)
         (void)snprintf(text_out, bytes, "waiting %u%s%s", waiting.count,
                        (waiting.refused[0] == '\0') ? "" : " refused: ", waiting.refused);
@@ -52,7 +52,7 @@ static void waiting_tell(struct gf_walk *walk, char *text_out, size_t bytes)
 static void finding_tell(struct gf_walk *walk, char *text_out, size_t bytes)
 {
     struct control_finding finding = {0};
-    gf_control_finding_walk(walk, &finding);
+    gf_frame_finding_walk(walk, &finding);
     (void)snprintf(text_out, bytes, "error %d%s peer %d step %u%s: %.60s", finding.error.code,
                    (finding.error.operation == GF_OPERATION_JOIN) ? " in join" : "",
                    (int)finding.error.peer, (unsigned)finding.error.step,
@@ -62,7 +62,7 @@ static void finding_tell(struct gf_walk *walk, char *text_out, size_t bytes)
 static void offer_tell(struct gf_walk *walk, char *text_out, size_t bytes)
 {
     struct control_offer offer = {0};
-    gf_control_offer_walk(walk, &offer);
+    gf_frame_offer_walk(walk, &offer);
     (void)snprintf(text_out, bytes, "offer %u generation %u rank %u of %u said %u listed %u%s",
                    offer.id, offer.standing.generation, offer.standing.rank, offer.standing.world,
                    offer.standing.said, offer.standing.listed, offer.rejoins ? " rejoins" : "");
@@ -72,13 +72,10 @@ static void report_tell(const char *name, uint32_t number, struct gf_walk *walk,
                         size_t bytes)
 {
     struct control_report report = {0};
-    gf_control_report_walk(walk, &report);
-    char away[32] = "";
-    if (report.unpolled_ns != 0)
-        (void)snprintf(away, sizeof away, " away %u", (unsigned)(report.unpolled_ns / CONTROL_MS));
-    (void)snprintf(text_out, bytes, "%s %u of %u step %u sequence %u patience %u edges %u%s", name,
+    gf_frame_report_walk(walk, &report);
+    (void)snprintf(text_out, bytes, "%s %u of %u step %u sequence %u patience %u edges %u", name,
                    report.inquiry, number, (unsigned)report.step, (unsigned)report.sequence,
-                   (unsigned)(report.patience_ns / CONTROL_MS), report.edges.count, away);
+                   (unsigned)(report.patience_ns / CONTROL_MS), report.edges.count);
 }
 
 static void member_tell(uint32_t kind, struct gf_walk *walk, char *text_out, size_t bytes)
@@ -91,18 +88,18 @@ static void member_tell(uint32_t kind, struct gf_walk *walk, char *text_out, siz
     case CONTROL_STATUS: report_tell("status", number, walk, text_out, bytes); break;
     case CONTROL_POSITION: report_tell("position", number, walk, text_out, bytes); break;
     case CONTROL_ENDPOINT:
-        gf_control_piece_walk(walk, &piece);
+        gf_frame_piece_walk(walk, &piece);
         (void)gf_get_bytes(walk->get, piece.bytes);
         (void)snprintf(text_out, bytes, "endpoint of %u rank %u", number, piece.rank);
         break;
     case CONTROL_FAULT:
-        gf_control_fault_walk(walk, &fault);
+        gf_frame_fault_walk(walk, &fault);
         (void)snprintf(text_out, bytes, "fault of %u code %d peer %d edges %u%s", number,
                        fault.error.code, (int)fault.error.peer, fault.edges.count,
                        fault.ends ? " ends" : "");
         break;
     case CONTROL_READY:
-        gf_control_ready_walk(walk, &ready);
+        gf_frame_ready_walk(walk, &ready);
         (void)snprintf(text_out, bytes, "ready of %u steps %u%s%s", number,
                        (unsigned)ready.progress.steps, ready.planned ? " planned" : "",
                        ready.leaves ? " leaves" : "");
@@ -130,7 +127,7 @@ void control_word_tell(const struct gf_channel_event *event, char *text_out, siz
     case CONTROL_ASK: (void)snprintf(text_out, bytes, "ask %u", gf_get_u32(&get)); break;
     case CONTROL_ALL_GONE: (void)snprintf(text_out, bytes, "all gone"); break;
     case CONTROL_CLOSED:
-        gf_control_closed_walk(&walk, &closed);
+        gf_frame_closed_walk(&walk, &closed);
         (void)snprintf(text_out, bytes, "closed %u step %u", closed.rank, (unsigned)closed.step);
         break;
     case CONTROL_PATIENCE:
@@ -172,7 +169,7 @@ void control_words_come(struct control_world *world, struct control_words_proces
         process->proc = world->proc_count;
         process->channel = control_world_stranger(world);
     }
-    gf_control_offer_walk(&(struct gf_walk){.put = &put}, &process->offer);
+    gf_frame_offer_walk(&(struct gf_walk){.put = &put}, &process->offer);
     process->channel->driver->dial(process->channel, 0);
     (void)process->channel->driver->send(process->channel, 0, CONTROL_OFFER, payload,
                                          (uint32_t)(sizeof payload - put.left));
@@ -191,7 +188,7 @@ void control_words_status(struct control_words_process *process, uint32_t number
     struct gf_put put = {payload, sizeof payload};
     struct control_report written = *report;
     gf_put_u32(&put, number);
-    gf_control_report_walk(&(struct gf_walk){.put = &put}, &written);
+    gf_frame_report_walk(&(struct gf_walk){.put = &put}, &written);
     word_send(process, (report->inquiry == 0) ? CONTROL_STATUS : CONTROL_POSITION, payload,
               sizeof payload - put.left);
 }
@@ -203,7 +200,7 @@ void control_words_fault(struct control_words_process *process, uint32_t number,
     struct gf_put put = {payload, sizeof payload};
     struct control_fault written = *fault;
     gf_put_u32(&put, number);
-    gf_control_fault_walk(&(struct gf_walk){.put = &put}, &written);
+    gf_frame_fault_walk(&(struct gf_walk){.put = &put}, &written);
     word_send(process, CONTROL_FAULT, payload, sizeof payload - put.left);
 }
 
@@ -214,7 +211,7 @@ void control_words_ready(struct control_words_process *process, uint32_t number,
     struct gf_put put = {payload, sizeof payload};
     struct control_ready written = *ready;
     gf_put_u32(&put, number);
-    gf_control_ready_walk(&(struct gf_walk){.put = &put}, &written);
+    gf_frame_ready_walk(&(struct gf_walk){.put = &put}, &written);
     word_send(process, CONTROL_READY, payload, sizeof payload - put.left);
 }
 
@@ -233,7 +230,7 @@ void control_words_endpoint(struct control_words_process *process, uint32_t numb
     struct gf_put put = {payload, sizeof payload};
     struct control_piece piece = {.rank = rank, .total = 8, .bytes = 8};
     gf_put_u32(&put, number);
-    gf_control_piece_walk(&(struct gf_walk){.put = &put}, &piece);
+    gf_frame_piece_walk(&(struct gf_walk){.put = &put}, &piece);
     gf_put_u64(&put, process->offer.process);
     word_send(process, CONTROL_ENDPOINT, payload, sizeof payload - put.left);
 }

@@ -32,16 +32,16 @@ void words_open(uint32_t ids, uint32_t id_count, bool is_elastic)
     control_world_open_growing(&words.world, ids, 1, id_count, GF_RANK_NONE);
     for (uint32_t id = 0; id < ids; id++) control_world_kill(&words.world, id);
     for (uint32_t i = 0; i < WORDS_PEERS; i++)
-        words.peers[i] = (struct control_words_process){
-            .offer = {.id = i,
-                      .id_count = id_count,
-                      .first_world = ids,
-                      .process = 500 + i,
-                      .terms = {.elastic = is_elastic,
-                                .join_timeout_ns = 8 * SECOND,
-                                .keepalive_ns = SECOND,
-                                .exchange_timeout_ns = 2 * SECOND},
-                      .values = {.version = 1, .world = ids, .node = i + 1}}};
+        words.peers[i] =
+            (struct control_words_process){.offer = {.id = i,
+                                                     .id_count = id_count,
+                                                     .first_world = ids,
+                                                     .process = 500 + i,
+                                                     .terms = {.elastic = is_elastic,
+                                                               .join_timeout_ns = 8 * SECOND,
+                                                               .keepalive_ns = SECOND,
+                                                               .exchange_timeout_ns = 2 * SECOND},
+                                                     .values = {.version = 1, .node = i + 1}}};
 }
 
 void words_come(uint32_t id)
@@ -72,6 +72,16 @@ void words_say_fault(uint32_t id, uint32_t number)
                                             .peer = GF_RANK_NONE,
                                             .tensor = GF_TENSOR_NONE,
                                             .text = "no step ends"}};
+    control_words_fault(&words.peers[id], number, &fault);
+}
+
+void words_say_end(uint32_t id, uint32_t number)
+{
+    struct control_fault fault = {.ends = true,
+                                  .error = {.code = GF_ERR_DATA,
+                                            .peer = GF_RANK_NONE,
+                                            .tensor = GF_TENSOR_NONE,
+                                            .text = "its file is broken"}};
     control_words_fault(&words.peers[id], number, &fault);
 }
 

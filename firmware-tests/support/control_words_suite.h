@@ -47,6 +47,8 @@ void words_dies(uint32_t id);
 void words_breaks(uint32_t id);
 void words_breaks_and_comes(uint32_t id);
 void words_say_fault(uint32_t id, uint32_t number);
+/* It gives up: its file is broken. */
+void words_say_end(uint32_t id, uint32_t number);
 void words_say_ready(uint32_t id, uint32_t number, uint64_t steps, bool planned, bool leaves);
 void words_say_position(uint32_t id, uint32_t number, uint32_t inquiry);
 void words_say_status(uint32_t id, uint32_t number, uint64_t step, uint64_t patience_ns);

@@ -87,7 +87,7 @@ static void difference_say(struct gf_coordinator *c, const struct control_row *r
                        "calls differ between ranks %u and %u: one of the requests %" PRIu64
                        " to %" PRIu64 " (the next one is %s on both)",
                        found->first->rank, row->rank, row->calls_same + 1, found->number - 1, text);
-    gf_control_decide(c, &error, true);
+    gf_coordinator_decide(c, &error, true);
 }
 
 /* The others' word on the request with this number; NULL: this is the first, or too long ago. */
@@ -106,7 +106,7 @@ static const struct control_seen_call *seen_of(struct gf_coordinator *c,
 }
 
 /* Whoever does otherwise is named, with the first request that is known to differ. */
-void gf_calls_compare(struct gf_coordinator *c, struct control_row *row)
+void gf_coordinator_calls_compare(struct gf_coordinator *c, struct control_row *row)
 {
     const struct control_calls *calls = &row->report.calls;
     struct differing found = {.number = UINT64_MAX};

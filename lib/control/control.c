@@ -352,6 +352,11 @@ void gf_control_bye(struct gf_control *control, uint64_t steps)
     gf_member_bye(control->member);
 }
 
+const char *gf_control_waits_for(const struct gf_control *control, uint32_t *rank_out)
+{
+    return gf_member_waits_for(control->member, rank_out);
+}
+
 void gf_control_heartbeat(struct gf_control *control, uint64_t now_ns, uint64_t patience_ns)
 {
     gf_member_heartbeat(control->member, now_ns, patience_ns);

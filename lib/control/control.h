@@ -10,8 +10,7 @@
 /* What must be the same on every rank; compared by the coordinator, a difference is an error on all
  * ranks that names the field, both ranks and both values. */
 struct gf_offer {
-    uint32_t version; /* GF_VERSION */
-    uint32_t world;
+    uint32_t version;      /* GF_VERSION */
     uint64_t config_hash;  /* of the fields that must agree: gf_config_hash() */
     uint64_t tensors_hash; /* names, counts, flags, types, order */
     uint32_t tensor_count;
@@ -124,6 +123,9 @@ bool gf_control_is_final(const struct gf_control *control); /* .. and there is n
 void gf_control_ready(struct gf_control *control, const struct gf_control_progress *own,
                       bool planned, bool leaves);
 void gf_control_bye(struct gf_control *control, uint64_t steps);
+/* LEAVES: a rank that has not closed and is awaited, and in words where it is; "" and GF_RANK_NONE:
+ * none is known. */
+const char *gf_control_waits_for(const struct gf_control *control, uint32_t *rank_out);
 /* "Computing": it asks to be awaited for so long from now on. */
 void gf_control_heartbeat(struct gf_control *control, uint64_t now_ns, uint64_t patience_ns);
 /* For how much longer a rank of the generation asks for patience, and from which operation on

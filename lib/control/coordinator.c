@@ -2,12 +2,17 @@
  * list.c, generation.c and first_join.c, INQUIRE in inquiry.c. What comes in is in
  * coordinator_take.c, what goes out in coordinator_send.c.
  *
+ *     GATHER              before the first generation (control_has_begun()): ranks join, or a
+ *                         coordinator that was begun anew awaits the members of a generation;
+ *                         after that a list is out
  *     GATHER  -> RUN      all endpoints are here, or a generation was taken over
  *     RUN     -> INQUIRE  a member says FAULT
  *     RUN     -> REGROUP  a process has ended, or a regroup is planned: somebody waits or leaves
  *     INQUIRE -> REGROUP  a process has ended, or there is a finding
  *     REGROUP -> INQUIRE  a member says FAULT in a planned one
  *     REGROUP -> GATHER   the next list is made
+ *     GATHER  -> GATHER   a process of the list has ended or is late: a new list, and a number is
+ *                         spent. Such an end is no finding, and nobody is told ERROR
  *     any     -> OVER     all have closed, or a finding is final: always, where the job is not
  *                         elastic */
 #include "lib/control/coordinator_state.h"
@@ -27,17 +32,17 @@ static uint32_t member_count(const struct gf_coordinator *c)
     return count;
 }
 
-uint32_t gf_control_joiner_count(const struct gf_coordinator *c)
+uint32_t gf_coordinator_joiner_count(const struct gf_coordinator *c)
 {
     uint32_t count = 0;
-    if (c->number == 0) return 0; /* they wait for the first generation, or for a takeover */
+    if (!control_has_begun(c)) return 0; /* they wait for the first generation, or for a takeover */
     for (uint32_t id = 0; id < c->setup.id_count; id++) count += c->rows[id].waits ? 1u : 0u;
     return count;
 }
 
-void gf_control_enter(struct gf_coordinator *c, gf_coordinator_state state)
+void gf_coordinator_enter(struct gf_coordinator *c, gf_coordinator_state state)
 {
-    if ((c->state != state) && (c->number != 0))
+    if ((c->state != state) && control_has_begun(c))
         gf_log_line(&c->setup.log, GF_LOG_DEBUG, "the coordinator of generation %u %s", c->number,
                     state_names[state]);
     if (c->state == GF_COORDINATOR_RUN) c->left_ns = c->now_ns;
@@ -50,30 +55,29 @@ void gf_control_enter(struct gf_coordinator *c, gf_coordinator_state state)
 static void run_poll(struct gf_coordinator *c)
 {
     bool planned = false;
-    gf_control_silent_leave(c);
-    if (gf_control_end_if_closed(c) || gf_control_deaths_check(c)) return;
+    gf_coordinator_silent_leave(c);
+    if (gf_coordinator_end_if_closed(c) || gf_coordinator_deaths_check(c)) return;
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         struct control_row *row = &c->rows[id];
-        planned = planned || (control_is_member(row) && (row->said == CONTROL_SAID_READY));
-        if (!control_is_member(row) || (row->connection != CONTROL_NONE) ||
-            (row->said == CONTROL_SAID_BYE))
-            continue;
+        control_row_state state = control_row_state_of(row);
+        planned = planned || (state == CONTROL_ROW_READY) || (state == CONTROL_ROW_LEAVES);
+        if (!control_is_active(row) || (row->connection != CONTROL_NONE)) continue;
         if (c->now_ns - row->broke_ns < c->terms.join_timeout_ns) continue;
         struct gf_error error = gf_coordinator_error(c, GF_ERR_PEER, row->rank);
-        gf_control_loss_describe(c, row, "is cut off", &error);
+        gf_coordinator_loss_describe(c, row, "is cut off", &error);
         row->out = true;
-        gf_control_decide(c, &error, false);
+        gf_coordinator_decide(c, &error, false);
         return;
     }
     if (!planned) return;
     gf_log_line(&c->setup.log, GF_LOG_INFO, "a regroup begins: ranks wait to come in, or leave");
-    gf_control_enter(c, GF_COORDINATOR_REGROUP);
+    gf_coordinator_enter(c, GF_COORDINATOR_REGROUP);
 }
 
 /* For whom a regroup waits, and how long: README.md, rule 3. */
 static void regroup_poll(struct gf_coordinator *c)
 {
-    (void)gf_control_deaths_check(
+    (void)gf_coordinator_deaths_check(
         c); /* of a planned one the others may still be in the step before it */
     uint64_t age_ns = c->now_ns - c->since_ns;
     uint64_t part_ns = c->terms.join_timeout_ns / 4;
@@ -83,14 +87,13 @@ static void regroup_poll(struct gf_coordinator *c)
     bool may_live = false;
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         const struct control_row *row = &c->rows[id];
-        if (!row->member || row->cut || control_has_died(row)) continue;
-        if (row->said == CONTROL_SAID_BYE) continue;
+        if (!control_is_awaited(row)) continue;
         if (row->said == CONTROL_SAID_READY) ready++;
         if ((row->said == CONTROL_SAID_READY) && (row->connection != CONTROL_NONE)) continue;
         may_live = true;
         if (row->out) continue;
         if (id == c->setup.host_id) {
-            if (gf_control_end_if_host_is_late(c)) return;
+            if (gf_coordinator_end_if_host_is_late(c)) return;
             awaited = true;
         } else if (row->connection != CONTROL_NONE)
             awaited = awaited || (age_ns < part_ns) || (c->now_ns < row->patience_ns);
@@ -98,7 +101,7 @@ static void regroup_poll(struct gf_coordinator *c)
             awaited = awaited || (age_ns < broken_ns);
     }
     if ((2 * ready < member_count(c)) && may_live) awaited = awaited || (age_ns < part_ns);
-    if ((c->state == GF_COORDINATOR_REGROUP) && !awaited) gf_control_list_make(c);
+    if ((c->state == GF_COORDINATOR_REGROUP) && !awaited) gf_coordinator_list_make(c);
 }
 
 /* ---- the poll ---- */
@@ -115,17 +118,17 @@ static void clock_go(struct gf_coordinator *c, uint64_t now_ns)
 static void refusals_announce(struct gf_coordinator *c)
 {
     const char *text = c->channel->refused_text;
-    if ((c->number != 0) || (c->state != GF_COORDINATOR_GATHER)) return;
+    if (control_has_begun(c) || (c->state != GF_COORDINATOR_GATHER)) return;
     if (strcmp(text, c->refused) == 0) return;
     memcpy(c->refused, text, sizeof c->refused);
     for (uint32_t id = 0; id < c->setup.id_count; id++)
-        gf_control_post(&c->rows[id], CONTROL_WAITING);
+        gf_coordinator_post(&c->rows[id], CONTROL_WAITING);
 }
 
 /* Who waits for a word hears that the coordinator is there. */
 static void alive_say(struct gf_coordinator *c)
 {
-    uint32_t waiting = gf_control_joiner_count(c);
+    uint32_t waiting = gf_coordinator_joiner_count(c);
     bool changed = (waiting != c->waiting);
     if (!changed && (c->now_ns - c->alive_ns < CONTROL_ALIVE_NS)) return;
     c->alive_ns = c->now_ns;
@@ -136,7 +139,7 @@ static void alive_say(struct gf_coordinator *c)
                      (row->said == CONTROL_SAID_FAULT) || control_is_listed(c, row) ||
                      (row->said == CONTROL_SAID_BYE);
         if ((row->connection != CONTROL_NONE) && (changed || hangs))
-            gf_control_post(row, CONTROL_WAITING);
+            gf_coordinator_post(row, CONTROL_WAITING);
     }
 }
 
@@ -146,7 +149,7 @@ static void alive_say(struct gf_coordinator *c)
 static bool is_anybody_away(const struct gf_coordinator *c)
 {
     const uint64_t age_ns = c->now_ns - c->since_ns;
-    const bool joins = (c->number == 0) && !c->is_well && (c->error.code != GF_ERR_TIMEOUT) &&
+    const bool joins = !control_has_begun(c) && !c->is_well && (c->error.code != GF_ERR_TIMEOUT) &&
                        (age_ns < c->terms.join_timeout_ns / 2);
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         const struct control_row *row = &c->rows[id];
@@ -159,24 +162,26 @@ static bool is_anybody_away(const struct gf_coordinator *c)
 
 static gf_status over_poll(struct gf_coordinator *c)
 {
-    if (gf_control_has_pending(c) || !c->channel->driver->flushed(c->channel)) return GF_AGAIN;
+    if (gf_coordinator_has_pending(c) || !c->channel->driver->flushed(c->channel)) return GF_AGAIN;
     if (is_anybody_away(c)) return GF_AGAIN;
     return c->is_well ? GF_OK : c->error.code;
 }
 
 static void state_poll(struct gf_coordinator *c)
 {
-    gf_control_resets_check(c);
+    gf_coordinator_resets_check(c);
     switch (c->state) {
     case GF_COORDINATOR_GATHER:
-        if ((c->number == 0) || !gf_control_end_if_closed(c)) gf_control_gather_poll(c);
+        if (!control_has_begun(c) || !gf_coordinator_end_if_closed(c))
+            gf_coordinator_gather_poll(c);
         break;
     case GF_COORDINATOR_RUN: run_poll(c); break;
     case GF_COORDINATOR_INQUIRE:
-        if (!gf_control_end_if_closed(c) && !gf_control_deaths_check(c)) gf_control_inquiry_poll(c);
+        if (!gf_coordinator_end_if_closed(c) && !gf_coordinator_deaths_check(c))
+            gf_coordinator_inquiry_poll(c);
         break;
     case GF_COORDINATOR_REGROUP:
-        if (!gf_control_end_if_closed(c)) regroup_poll(c);
+        if (!gf_coordinator_end_if_closed(c)) regroup_poll(c);
         break;
     case GF_COORDINATOR_OVER: break;
     }
@@ -187,14 +192,14 @@ gf_status gf_coordinator_poll(struct gf_coordinator *c, uint64_t now_ns)
     gf_status status;
     bool more;
     clock_go(c, now_ns);
-    status = gf_control_events(c, &more);
+    status = gf_coordinator_events(c, &more);
     if (status < 0) return status;
     if (!more) c->done_ns = c->now_ns;
     more = more && (c->now_ns - c->done_ns < CONTROL_BEHIND_NS);
     if (!more) state_poll(c); /* events go before deadlines */
     alive_say(c);
     refusals_announce(c);
-    gf_control_flush(c);
+    gf_coordinator_flush(c);
     return (c->state == GF_COORDINATOR_OVER) ? over_poll(c) : GF_AGAIN;
 }
 
@@ -223,13 +228,17 @@ struct gf_coordinator *gf_coordinator_open(const struct gf_coordinator_setup *se
     c->endpoints =
         (unsigned char *)(c->connection_ids + GF_COORDINATOR_CONNECTIONS(setup->id_count));
     for (uint32_t i = 0; i < channel->connections_max; i++) c->connection_ids[i] = CONTROL_NONE;
-    for (uint32_t id = 0; id < setup->id_count; id++) c->rows[id].connection = CONTROL_NONE;
+    for (uint32_t id = 0; id < setup->id_count; id++) {
+        c->rows[id].connection = CONTROL_NONE;
+        c->rows[id].report.waits_for = GF_RANK_NONE;
+        c->rows[id].report.tensor = GF_TENSOR_NONE;
+    }
     c->polled_ns = now_ns;
     c->closed.rank = GF_RANK_NONE;
     return c;
 }
 
-void gf_control_status_fill(const struct gf_coordinator *c, struct control_status *shown_out)
+void gf_coordinator_status_fill(const struct gf_coordinator *c, struct control_status *shown_out)
 {
     struct gf_coordinator_status status;
     gf_coordinator_status(c, &status);
@@ -252,7 +261,7 @@ void gf_coordinator_status(const struct gf_coordinator *c, struct gf_coordinator
     *status_out = (struct gf_coordinator_status){.state = c->state,
                                                  .generation = c->number,
                                                  .world = c->world,
-                                                 .waiting = gf_control_joiner_count(c),
+                                                 .waiting = gf_coordinator_joiner_count(c),
                                                  .error = c->last};
     if (c->is_well) status_out->error.code = GF_OK;
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
@@ -268,11 +277,11 @@ uint32_t gf_coordinator_closed(const struct gf_coordinator *c, uint32_t first, u
 {
     uint32_t closed = 0;
     for (uint32_t id = first; (id < first + count) && (id < c->setup.id_count); id++)
-        closed += (c->rows[id].member && (c->rows[id].said == CONTROL_SAID_BYE)) ? 1u : 0u;
+        closed += (control_row_state_of(&c->rows[id]) == CONTROL_ROW_CLOSED) ? 1u : 0u;
     return closed;
 }
 
 void gf_coordinator_end(struct gf_coordinator *c)
 {
-    gf_control_end(c, GF_ERR_STATE, GF_RANK_NONE, "the job has ended");
+    gf_coordinator_end_job(c, GF_ERR_STATE, GF_RANK_NONE, "the job has ended");
 }

@@ -10,16 +10,18 @@ __attribute__((format(printf, 5, 6))) static void refuse(struct gf_coordinator *
                                                          uint32_t connection, gf_status code,
                                                          bool may_retry, const char *format, ...)
 {
-    bool has_failed = (c->state == GF_COORDINATOR_OVER) && (c->number == 0) && !c->is_well;
+    bool has_failed = (c->state == GF_COORDINATOR_OVER) && !control_has_begun(c) && !c->is_well;
     struct control_refusal refusal = {.code = (uint32_t)code,
                                       .may_retry = may_retry,
-                                      .peer = has_failed ? c->error.peer : GF_RANK_NONE};
+                                      .peer = has_failed              ? c->error.peer
+                                              : (code == GF_ERR_PEER) ? c->setup.host_id
+                                                                      : GF_RANK_NONE};
     struct gf_put put = {c->scratch, sizeof c->scratch};
     va_list arguments;
     va_start(arguments, format);
     (void)vsnprintf(refusal.text, sizeof refusal.text, format, arguments);
     va_end(arguments);
-    gf_control_refusal_walk(&(struct gf_walk){.put = &put}, &refusal);
+    gf_frame_refusal_walk(&(struct gf_walk){.put = &put}, &refusal);
     if (!may_retry) { /* else it comes many times a second */
         gf_log_line(&c->setup.log, GF_LOG_WARN, "a process was refused: %s", refusal.text);
         c->channel->refused_count++;
@@ -87,7 +89,7 @@ static void row_take(struct gf_coordinator *c, uint32_t connection,
     if (row->is_presumed) row->ended = false;
     row->is_reset = row->is_presumed = false;
     /* What it had said to the coordinator before this one; READY it says again. */
-    if (c->number == 0) {
+    if (!control_has_begun(c)) {
         bool works = (offer->standing.said == CONTROL_SAID_NOTHING);
         bool bye = (offer->standing.said == CONTROL_SAID_BYE);
         row->said = works ? CONTROL_SAID_NOTHING : bye ? CONTROL_SAID_BYE : CONTROL_SAID_FAULT;
@@ -100,46 +102,47 @@ static void row_take(struct gf_coordinator *c, uint32_t connection,
     row->go_rank = row->go_at = 0;
     c->connection_ids[connection] = offer->id;
     /* Who says BYE goes once it has lost the coordinator, and BYE itself may be lost with it. */
-    bool is_of_this = (c->number == 0)
+    bool is_of_this = !control_has_begun(c)
                           ? (offer->standing.generation != 0)
                           : control_is_member(row) && (offer->standing.generation == c->number);
     if (is_of_this && (offer->standing.said == CONTROL_SAID_BYE))
-        gf_control_bye_hear(c, row, offer->standing.closed_step);
+        gf_coordinator_bye_hear(c, row, offer->standing.closed_step);
 }
 
 /* The coordinator repeats its last word. */
 static void word_repeat(struct gf_coordinator *c, struct control_row *row)
 {
     char name[CONTROL_NAME_BYTES];
-    gf_log_line(&c->setup.log, GF_LOG_INFO, "%s is connected again", gf_control_name(row, name));
-    if (gf_control_patience_left(&c->patience, c->now_ns) > 0)
-        gf_control_post(row, CONTROL_PATIENCE);
-    if (c->closed.rank != GF_RANK_NONE) gf_control_post(row, CONTROL_CLOSED);
+    gf_log_line(&c->setup.log, GF_LOG_INFO, "%s is connected again",
+                gf_coordinator_name(row, name));
+    if (gf_patience_left(&c->patience, c->now_ns) > 0) gf_coordinator_post(row, CONTROL_PATIENCE);
+    if (c->closed.rank != GF_RANK_NONE) gf_coordinator_post(row, CONTROL_CLOSED);
     if (c->state == GF_COORDINATOR_OVER) {
-        gf_control_post(row, (c->is_well && (row->said == CONTROL_SAID_BYE)) ? CONTROL_ALL_GONE
-                                                                             : CONTROL_ERROR);
+        gf_coordinator_post(row, (c->is_well && (row->said == CONTROL_SAID_BYE)) ? CONTROL_ALL_GONE
+                                                                                 : CONTROL_ERROR);
         return;
     }
     if (row->offer.standing.generation < c->number)
-        gf_control_post(row, CONTROL_GO); /* it was on the way */
+        gf_coordinator_post(row, CONTROL_GO); /* it was on the way */
     if (control_is_listed(c, row)) {
         row->endpoint_for = 0;
-        gf_control_post(row, CONTROL_LIST);
+        gf_coordinator_post(row, CONTROL_LIST);
     } else if ((c->error.code != GF_OK) && ((row->said < CONTROL_SAID_READY) || row->cut)) {
-        gf_control_post(row, CONTROL_ERROR);
+        gf_coordinator_post(row, CONTROL_ERROR);
     } else if (c->state == GF_COORDINATOR_INQUIRE) {
-        gf_control_post(row, CONTROL_ASK);
+        gf_coordinator_post(row, CONTROL_ASK);
     }
-    gf_control_post(row, CONTROL_WAITING);
+    gf_coordinator_post(row, CONTROL_WAITING);
 }
 
 /* The lower rank is named first, whoever came first. */
 static bool has_difference(const struct control_row *reference, const struct control_row *row,
                            char *text_out, size_t bytes)
 {
-    if (!gf_offer_difference(&reference->offer, &row->offer, text_out, bytes)) return false;
+    if (!gf_coordinator_offer_difference(&reference->offer, &row->offer, text_out, bytes))
+        return false;
     if (row->offer.id < reference->offer.id)
-        (void)gf_offer_difference(&row->offer, &reference->offer, text_out, bytes);
+        (void)gf_coordinator_offer_difference(&row->offer, &reference->offer, text_out, bytes);
     return true;
 }
 
@@ -168,20 +171,21 @@ static void newcomers_compare(struct gf_coordinator *c, const struct control_row
 }
 
 /* A process that is of no generation here: it waits, if it was given what the others were. */
-void gf_control_waits_take(struct gf_coordinator *c, struct control_row *row)
+void gf_coordinator_waits_take(struct gf_coordinator *c, struct control_row *row)
 {
     char text[240];
     bool is_new = (row->offer.standing.generation == 0);
-    if ((c->number == 0) && !is_new && !gf_control_job_may_run(c)) newcomers_compare(c, row);
+    if (!control_has_begun(c) && !is_new && !gf_coordinator_job_may_run(c))
+        newcomers_compare(c, row);
     const struct control_row *reference = reference_of(c);
     if (row->banned == row->process) {
         row->waits = false;
-        gf_control_post(row, CONTROL_ERROR);
+        gf_coordinator_post(row, CONTROL_ERROR);
         return;
     }
     if ((reference != NULL) && (reference != row) &&
         has_difference(reference, row, text, sizeof text)) {
-        if ((c->number != 0) || (is_new && gf_control_job_may_run(c))) {
+        if (control_has_begun(c) || (is_new && gf_coordinator_job_may_run(c))) {
             newcomer_refuse(c, row, text);
             return;
         }
@@ -189,23 +193,23 @@ void gf_control_waits_take(struct gf_coordinator *c, struct control_row *row)
         error.operation = GF_OPERATION_JOIN;
         (void)snprintf(error.text, sizeof error.text, "%s", text);
         row->waits = true; /* it hears it, too */
-        gf_control_decide(c, &error, true);
+        gf_coordinator_decide(c, &error, true);
         return;
     }
     if (reference == NULL) {
         c->terms = row->offer.terms;
         /* The others have as long as this one from here on. */
-        if (c->number == 0) c->since_ns = c->now_ns;
+        if (!control_has_begun(c)) c->since_ns = c->now_ns;
     }
     if (!row->waits)
         gf_log_line(&c->setup.log, GF_LOG_INFO,
-                    (c->number == 0) ? "member %u is here" : "member %u waits to come in",
+                    !control_has_begun(c) ? "member %u is here" : "member %u waits to come in",
                     row->offer.id);
     row->waits = true;
-    gf_control_post(row, CONTROL_WAITING); /* it has reached the coordinator */
+    gf_coordinator_post(row, CONTROL_WAITING); /* it has reached the coordinator */
     if (control_is_listed(c, row)) {
         row->endpoint_for = 0; /* its connection broke after LIST */
-        gf_control_post(row, CONTROL_LIST);
+        gf_coordinator_post(row, CONTROL_LIST);
     }
 }
 
@@ -214,7 +218,7 @@ void gf_control_waits_take(struct gf_coordinator *c, struct control_row *row)
 /* Who comes too late hears what the others did. */
 static void over_tell(struct gf_coordinator *c, uint32_t connection)
 {
-    bool joins = (c->number == 0) && (c->error.code < 0);
+    bool joins = !control_has_begun(c) && (c->error.code < 0);
     if (c->is_well || (c->error.text[0] == '\0'))
         refuse(c, connection, GF_ERR_STATE, false, "the job has ended");
     else
@@ -261,17 +265,26 @@ static bool may_come(struct gf_coordinator *c, uint32_t connection,
                      const struct control_offer *offer)
 {
     struct control_row *row = &c->rows[offer->id];
+    /* The generation of this process had a member in the process that has ended. */
+    bool is_lost = (c->setup.host_id != GF_RANK_NONE) && !control_has_begun(c) &&
+                   (c->state != GF_COORDINATOR_OVER) && (offer->standing.generation != 0);
+    if (is_lost)
+        refuse(c, connection, GF_ERR_PEER, false,
+               "rank %u, in whose process the coordinator ran, has ended and was begun anew: begin "
+               "the job anew from its checkpoint",
+               c->setup.host_id);
+    if (is_lost) return false;
     if (c->state != GF_COORDINATOR_OVER) return id_is_free(c, connection, offer);
     if (row->member && (row->member_process == offer->process)) return true;
     over_tell(c, connection);
-    if (c->number == 0) row->has_heard = true;
+    if (!control_has_begun(c)) row->has_heard = true;
     return false;
 }
 
-void gf_control_offer_take(struct gf_coordinator *c, uint32_t connection, struct gf_get *get)
+void gf_coordinator_offer_take(struct gf_coordinator *c, uint32_t connection, struct gf_get *get)
 {
     struct control_offer offer = {0};
-    gf_control_offer_walk(&(struct gf_walk){.get = get}, &offer);
+    gf_frame_offer_walk(&(struct gf_walk){.get = get}, &offer);
     if (get->bad || !standing_is_possible(c, &offer.standing) ||
         !terms_are_possible(&offer.terms)) {
         refuse(c, connection, GF_ERR_MISMATCH, false,
@@ -286,13 +299,13 @@ void gf_control_offer_take(struct gf_coordinator *c, uint32_t connection, struct
     if (!may_come(c, connection, &offer)) return;
     struct control_row *row = &c->rows[offer.id];
     row_take(c, connection, &offer);
-    if (c->number == 0) {
-        gf_control_waits_take(c, row);
-        if (c->state == GF_COORDINATOR_GATHER) gf_control_takeover_try(c, row);
+    if (!control_has_begun(c)) {
+        gf_coordinator_waits_take(c, row);
+        if (c->state == GF_COORDINATOR_GATHER) gf_coordinator_takeover_try(c, row);
     } else if (control_is_member(row)) {
         word_repeat(c, row);
     } else {
-        gf_control_waits_take(c, row);
-        gf_control_left_out_tell(row);
+        gf_coordinator_waits_take(c, row);
+        gf_coordinator_left_out_tell(row);
     }
 }

@@ -7,20 +7,20 @@
     (1u << CONTROL_LIST | 1u << CONTROL_GO | 1u << CONTROL_WAITING | 1u << CONTROL_ASK | \
      1u << CONTROL_ERROR | 1u << CONTROL_ALL_GONE | 1u << CONTROL_CLOSED | 1u << CONTROL_PATIENCE)
 
-void gf_control_post(struct control_row *row, control_frame frame)
+void gf_coordinator_post(struct control_row *row, control_frame frame)
 {
     GF_ASSERT(((1u << frame) & COORDINATOR_FRAMES) != 0);
     if (row->connection == CONTROL_NONE) return;
     row->pending |= 1u << frame;
 }
 
-void gf_control_post_members(struct gf_coordinator *c, control_frame frame)
+void gf_coordinator_post_members(struct gf_coordinator *c, control_frame frame)
 {
     for (uint32_t id = 0; id < c->setup.id_count; id++)
-        if (control_is_here(&c->rows[id])) gf_control_post(&c->rows[id], frame);
+        if (control_is_here(&c->rows[id])) gf_coordinator_post(&c->rows[id], frame);
 }
 
-bool gf_control_has_pending(const struct gf_coordinator *c)
+bool gf_coordinator_has_pending(const struct gf_coordinator *c)
 {
     for (uint32_t id = 0; id < c->setup.id_count; id++)
         if ((c->rows[id].connection != CONTROL_NONE) && (c->rows[id].pending != 0)) return true;
@@ -34,22 +34,22 @@ static void list_put(struct gf_coordinator *c, uint32_t id, struct gf_put *put)
                                 .rank = row->next_rank,
                                 .world = c->next_world,
                                 .network = c->network,
-                                .comes_in = row->waits && (c->number != 0)};
-    gf_control_list_walk(&(struct gf_walk){.put = put}, &list);
+                                .comes_in = row->waits && control_has_begun(c)};
+    gf_frame_list_walk(&(struct gf_walk){.put = put}, &list);
 }
 
 /* As much of the endpoints as a frame holds; the row's place in them goes on once it is sent. */
 static void go_put(const struct gf_coordinator *c, struct gf_put *put, uint32_t *rank, uint32_t *at)
 {
     struct control_go go = c->go;
-    gf_control_go_walk(&(struct gf_walk){.put = put}, &go);
+    gf_frame_go_walk(&(struct gf_walk){.put = put}, &go);
     while ((*rank < c->world) && (put->left > CONTROL_PIECE_BYTES)) {
         uint32_t id = c->rank_ids[*rank];
         uint32_t total = c->rows[id].total;
         size_t room = put->left - CONTROL_PIECE_BYTES;
         struct control_piece piece = {.rank = *rank, .total = total, .at = *at};
         piece.bytes = (total - *at < room) ? total - *at : (uint32_t)room;
-        gf_control_piece_walk(&(struct gf_walk){.put = put}, &piece);
+        gf_frame_piece_walk(&(struct gf_walk){.put = put}, &piece);
         gf_put_bytes(put, control_endpoint(c, false, id) + *at, piece.bytes);
         *at += piece.bytes;
         if (*at < total) continue;
@@ -82,7 +82,7 @@ static void finding_put(const struct gf_coordinator *c, const struct control_row
                                       .error = known    ? c->error
                                                : banned ? was_cut
                                                         : left_out};
-    gf_control_finding_walk(&(struct gf_walk){.put = put}, &finding);
+    gf_frame_finding_walk(&(struct gf_walk){.put = put}, &finding);
 }
 
 /* For whom a rank that has closed waits: the lowest that has not. */
@@ -94,12 +94,12 @@ static void waiting_put(const struct gf_coordinator *c, const struct control_row
     memcpy(waiting.refused, c->refused, sizeof waiting.refused);
     for (uint32_t rank = 0; (to->said == CONTROL_SAID_BYE) && (rank < c->world); rank++) {
         const struct control_row *row = &c->rows[c->rank_ids[rank]];
-        if (!control_is_active(row) || row->cut) continue;
+        if (!control_is_awaited(row)) continue;
         if (waiting.awaited_count++ > 0) continue;
         waiting.awaited = rank;
-        gf_control_location(&row->report, waiting.location);
+        gf_coordinator_location(&row->report, waiting.location);
     }
-    gf_control_waiting_walk(&(struct gf_walk){.put = put}, &waiting);
+    gf_frame_waiting_walk(&(struct gf_walk){.put = put}, &waiting);
 }
 
 /* One of the pending frames; false: there was no room, or nothing is left. */
@@ -114,12 +114,12 @@ static bool frame_send(struct gf_coordinator *c, uint32_t id, control_frame fram
     case CONTROL_GO: go_put(c, &put, &rank, &at); break;
     case CONTROL_WAITING: waiting_put(c, row, &put); break;
     case CONTROL_PATIENCE:
-        gf_put_u64(&put, gf_control_patience_left(&c->patience, c->now_ns));
+        gf_put_u64(&put, gf_patience_left(&c->patience, c->now_ns));
         gf_put_u64(&put, c->patience.from);
         break;
     case CONTROL_ASK: gf_put_u32(&put, c->inquiry); break;
     case CONTROL_ERROR: finding_put(c, row, &put); break;
-    case CONTROL_CLOSED: gf_control_closed_walk(&(struct gf_walk){.put = &put}, &c->closed); break;
+    case CONTROL_CLOSED: gf_frame_closed_walk(&(struct gf_walk){.put = &put}, &c->closed); break;
     case CONTROL_ALL_GONE: break; /* has no payload */
     case CONTROL_OFFER:
     case CONTROL_ENDPOINT:
@@ -144,7 +144,7 @@ static bool frame_send(struct gf_coordinator *c, uint32_t id, control_frame fram
     return true;
 }
 
-void gf_control_flush(struct gf_coordinator *c)
+void gf_coordinator_flush(struct gf_coordinator *c)
 {
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         struct control_row *row = &c->rows[id];

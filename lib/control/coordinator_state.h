@@ -1,6 +1,6 @@
-/* What the files of the coordinator share: each of them but offer.c has a section of declarations
- * below. `said` is the last frame of a member that changes its state (READY, FAULT, BYE); a
- * pending frame is one that a member is to get. */
+/* What the files of the coordinator share: each of them but patience.c has a section of
+ * declarations below. `said` is the last frame of a member that changes its state (READY, FAULT,
+ * BYE); a pending frame is one that a member is to get. */
 #ifndef GF_COORDINATOR_STATE_H
 #define GF_COORDINATOR_STATE_H
 
@@ -34,16 +34,46 @@ struct control_seen_call {
 };
 #define CONTROL_CALLS_SEEN 64u
 
+/* What the generation under way knows of an id. control_row_state_of() says it, and the coordinator
+ * keeps the facts that it follows from. Those from WORKS to CUT live, and may still do something.
+ *
+ *     NONE -> WORKS                  its process is on the list of the generation that begins
+ *     NONE -> WORKS .. CLOSED, DIED  a generation is taken over: as its process has said
+ *     WORKS -> FAILED                FAULT was heard
+ *     WORKS, FAILED -> READY         READY was heard;
+ *     WORKS, FAILED -> LEAVES        .. of one that goes
+ *     LEAVES -> READY                it alone has whole weights: it stays for a generation
+ *     LEAVES -> CLOSED               a list is made: it may go
+ *     WORKS .. LOST -> CLOSED        BYE was heard: who gives up may say it, too
+ *     WORKS .. LEAVES -> OUT         a finding: nothing is heard of it; or its endpoint is late
+ *     OUT -> what it was before      nobody else has whole weights: the list stands
+ *     WORKS .. OUT -> CUT            a finding: it would do the same harm again; or all others have
+ *                                    closed, and it says nothing
+ *     WORKS .. OUT -> DIED           its process has ended, or another one has its id
+ *     OUT, CUT -> LOST               the same, where a finding has named it already; of OUT where
+ *                                    it counts as ended after a reset
+ *     DIED -> LOST                   a finding names it
+ *     DIED, LOST -> WORKS .. OUT     it counted as ended after a reset, and dials again
+ *     any -> NONE, WORKS             another generation begins, without it or with it */
+typedef enum control_row_state {
+    CONTROL_ROW_NONE,   /* it is of no generation. Its process may wait (`waits`), or was left out
+                         * and is not READY yet, or has ended, or has not come yet */
+    CONTROL_ROW_WORKS,  /* it trains */
+    CONTROL_ROW_FAILED, /* it has seen a failure */
+    CONTROL_ROW_READY,  /* its operations are ended: it is of the next list */
+    CONTROL_ROW_LEAVES, /* .. and it goes as that is made */
+    CONTROL_ROW_OUT,    /* the next list is without it, and its process may come in again */
+    CONTROL_ROW_CUT,    /* the next list is without it, and its process ends: if it is `banned`
+                         * it never comes in again */
+    CONTROL_ROW_CLOSED, /* its member has gone in good order */
+    CONTROL_ROW_DIED,   /* its member has ended otherwise, and no finding has named it; another
+                         * process may have the id, and wait */
+    CONTROL_ROW_LOST,   /* .. and a finding has */
+} control_row_state;
+
 /* A row for each member id: the process that has it, and what the generation under way knows it
  * as. Both, since a process that was started again may be here while the one before it is still
  * counted as a member that has died.
- *
- *     nobody    process == 0
- *     waits     it is of no generation, and of the next list
- *     member    process == member_process; `said` is NOTHING, FAULT, READY or BYE
- *     replaced  process != member_process: the member has died, another process has its id
- *     out       the next list is without it; its process may come in again
- *     cut       the next list is without it; if `banned` its process never comes in again
  *
  * A process has `ended` if a kernel or its launcher said so, or it said so itself (gives_up, or BYE
  * before the first generation; then it is still connected), or after a reset it is believed to have
@@ -56,7 +86,7 @@ struct control_row {
     char how[56];        /* .. in its channel's words */
     bool is_reset;       /* its kernel has reset its connection: it dials again, or has ended */
     bool is_presumed;    /* .. and as it does not dial, it counts as ended until it does */
-    bool waits;          /* it is of no generation and fits: it is of the next list */
+    bool waits;          /* it fits, and is no member: it is of the next list */
     uint64_t broke_ns;   /* when its connection broke, where there is none */
     struct control_offer offer;
     uint64_t refused; /* the process that was refused last, which is logged once */
@@ -102,6 +132,17 @@ struct control_row {
     uint32_t edges; /* broken ones, while they are counted */
 };
 
+/* An inquiry. Broken edges may be asked for again in ASKED and in OVER: rounds.c.
+ *
+ *     ASKED  -> ROUNDS  all have answered, or are late, and nobody was found
+ *     ROUNDS -> OVER    no round is left
+ *     any    -> ended   there is a finding: of ROUNDS by the end of a process alone */
+typedef enum control_inquiry_phase {
+    CONTROL_INQUIRY_ASKED,  /* answers to the first question are awaited */
+    CONTROL_INQUIRY_ROUNDS, /* all are asked again and again */
+    CONTROL_INQUIRY_OVER,   /* all rounds are counted: somebody is found, or nobody */
+} control_inquiry_phase;
+
 struct gf_coordinator {
     struct gf_coordinator_setup setup;
     struct control_terms terms;
@@ -125,17 +166,19 @@ struct gf_coordinator {
     uint32_t waiting;       /* as it was told last */
     uint32_t inquiry;       /* number of the last question; */
     uint32_t inquiry_first; /* .. of the first one of the last inquiry */
-    uint32_t rounds;        /* of this inquiry so far */
-    uint64_t round_ns;      /* when the last of them began */
-    uint32_t edges_known;   /* how many broken edges were known last, */
-    uint64_t edges_ns;      /* and since when no more have come */
-    uint64_t inquiry_ns;    /* when it began */
-    struct gf_error seen;   /* what its first asker saw, */
-    uint32_t seen_by;       /* a rank */
-    bool is_fault_pending;  /* .. before a generation was taken over */
-    uint64_t nobody_step;   /* + 1: in that step an inquiry found nobody; 0: in none */
-    struct gf_error error;  /* the last finding */
-    struct gf_error last;   /* .. also once a generation has begun after it */
+    control_inquiry_phase inquiry_phase;
+    uint32_t rounds_left;  /* of this inquiry */
+    uint64_t round_ns;     /* when all were asked again last, in a round or for edges */
+    uint32_t edges_known;  /* how many broken edges were known last, */
+    uint64_t edges_ns;     /* and since when no more have come */
+    uint64_t inquiry_ns;   /* when it began */
+    struct gf_error seen;  /* what its first asker saw, */
+    uint32_t seen_by;      /* a rank */
+    uint32_t seen_in;      /* .. of this generation, */
+    bool is_fault_pending; /* .. before it was taken over */
+    uint64_t nobody_step;  /* + 1: in that step an inquiry found nobody; 0: in none */
+    struct gf_error error; /* the last finding */
+    struct gf_error last;  /* .. also once a generation has begun after it */
     char refused[GF_CHANNEL_REFUSED_BYTES]; /* channel->refused_text as it was told last */
     bool is_final;                          /* the finding ends the job, */
     bool is_well;                           /* in good order */
@@ -155,16 +198,47 @@ struct gf_coordinator {
 };
 
 /* ---- coordinator.c ---- */
+/* A generation is under way, or was. Before that GATHER is the first join; and of a coordinator
+ * that was begun anew the wait for the generation that it may take over. */
+static inline bool control_has_begun(const struct gf_coordinator *c)
+{
+    return c->number != 0;
+}
 /* The process that the generation knows is the one that has the id. */
 static inline bool control_is_member(const struct control_row *row)
 {
     return row->member && (row->process == row->member_process);
 }
-/* .. and it runs no more. */
-static inline bool control_has_died(const struct control_row *row)
+static inline control_row_state control_row_state_of(const struct control_row *row)
 {
-    return row->member && (row->said != CONTROL_SAID_BYE) &&
-           (!control_is_member(row) || row->ended);
+    static const control_row_state lives[] = {[CONTROL_SAID_NOTHING] = CONTROL_ROW_WORKS,
+                                              [CONTROL_SAID_FAULT] = CONTROL_ROW_FAILED,
+                                              [CONTROL_SAID_READY] = CONTROL_ROW_READY};
+    bool may_live = control_is_member(row) && row->is_presumed;
+    if (!row->member) return CONTROL_ROW_NONE;
+    if (row->said == CONTROL_SAID_BYE) return CONTROL_ROW_CLOSED;
+    if (!control_is_member(row) || row->ended)
+        return (row->cut || (may_live && row->out)) ? CONTROL_ROW_LOST : CONTROL_ROW_DIED;
+    if (row->cut) return CONTROL_ROW_CUT;
+    if (row->out) return CONTROL_ROW_OUT;
+    return row->leaves ? CONTROL_ROW_LEAVES : lives[row->said];
+}
+/* A member that lives, and has not closed. */
+static inline bool control_is_active(const struct control_row *row)
+{
+    control_row_state state = control_row_state_of(row);
+    return (state >= CONTROL_ROW_WORKS) && (state <= CONTROL_ROW_CUT);
+}
+/* .. and is not cut, so that it may be awaited. */
+static inline bool control_is_awaited(const struct control_row *row)
+{
+    return control_is_active(row) && (control_row_state_of(row) != CONTROL_ROW_CUT);
+}
+/* It may be in a step. */
+static inline bool control_is_at_work(const struct control_row *row)
+{
+    control_row_state state = control_row_state_of(row);
+    return (state == CONTROL_ROW_WORKS) || (state == CONTROL_ROW_FAILED);
 }
 /* It may still do something in its generation. */
 static inline bool control_is_here(const struct control_row *row)
@@ -194,143 +268,142 @@ static inline unsigned char *control_endpoint(const struct gf_coordinator *c, bo
     size_t side = of_list ? 1 - c->side : c->side;
     return c->endpoints + (side * c->setup.id_count + id) * c->setup.endpoint_bytes_max;
 }
-uint32_t gf_control_joiner_count(
+uint32_t gf_coordinator_joiner_count(
     const struct gf_coordinator *c); /* processes that wait to come in */
-void gf_control_enter(struct gf_coordinator *c, gf_coordinator_state state);
+void gf_coordinator_enter(struct gf_coordinator *c, gf_coordinator_state state);
 /* What a process that is no member is shown. */
-void gf_control_status_fill(const struct gf_coordinator *c, struct control_status *shown_out);
+void gf_coordinator_status_fill(const struct gf_coordinator *c, struct control_status *shown_out);
 
 /* ---- finding.c ---- */
 /* An error with this code and peer, in the furthest step that a member has reported. */
 struct gf_error gf_coordinator_error(const struct gf_coordinator *c, gf_status code, uint32_t peer);
 /* The finding: all members hear it; then the job goes on without those that are cut, or ends. */
-void gf_control_decide(struct gf_coordinator *c, const struct gf_error *error, bool is_final);
+void gf_coordinator_decide(struct gf_coordinator *c, const struct gf_error *error, bool is_final);
 /* The job ends, for this reason. */
-void gf_control_end(struct gf_coordinator *c, gf_status code, uint32_t rank, const char *text);
+void gf_coordinator_end_job(struct gf_coordinator *c, gf_status code, uint32_t rank,
+                            const char *text);
 /* Where each member that lives has closed in good order. True: the job has ended. */
-bool gf_control_end_if_closed(struct gf_coordinator *c);
+bool gf_coordinator_end_if_closed(struct gf_coordinator *c);
 /* The coordinator goes with its host, so nobody goes on without it. True: the job has ended. */
-bool gf_control_end_if_host_is_late(struct gf_coordinator *c);
+bool gf_coordinator_end_if_host_is_late(struct gf_coordinator *c);
 
 /* ---- deaths.c ---- */
 /* The connection of this process has ended. The process may live on. */
-void gf_control_lost(struct gf_coordinator *c, struct control_row *row);
+void gf_coordinator_lost(struct gf_coordinator *c, struct control_row *row);
 /* Whose connection was reset, and who has not dialled again in time, counts as ended. */
-void gf_control_resets_check(struct gf_coordinator *c);
+void gf_coordinator_resets_check(struct gf_coordinator *c);
 /* Where a process of the generation has ended nothing needs to be asked. True: one has. */
-bool gf_control_deaths_check(struct gf_coordinator *c);
+bool gf_coordinator_deaths_check(struct gf_coordinator *c);
 /* Where all others have closed, who says nothing is not waited for. */
-void gf_control_silent_leave(struct gf_coordinator *c);
+void gf_coordinator_silent_leave(struct gf_coordinator *c);
 
 /* ---- list.c ---- */
-void gf_control_gather_poll(struct gf_coordinator *c);
+void gf_coordinator_gather_poll(struct gf_coordinator *c);
 /* The list of all that may be on it, unless the job ends, or others must be awaited. */
-void gf_control_list_make(struct gf_coordinator *c);
+void gf_coordinator_list_make(struct gf_coordinator *c);
 
 /* ---- generation.c ---- */
 /* All endpoints of the list are here. */
-void gf_control_generation_begin(struct gf_coordinator *c);
+void gf_coordinator_generation_begin(struct gf_coordinator *c);
 
 /* ---- first_join.c ---- */
 /* All ranks are here, and nobody has been of a generation before. */
-bool gf_control_first_is_whole(const struct gf_coordinator *c);
+bool gf_coordinator_first_is_whole(const struct gf_coordinator *c);
 /* The deadline has passed: the job ends, and the missing ranks are named. */
-void gf_control_end_first_join(struct gf_coordinator *c);
+void gf_coordinator_end_first_join(struct gf_coordinator *c);
 /* Where a process has ended before the first generation. True: the job has ended. */
-bool gf_control_end_if_first_died(struct gf_coordinator *c);
+bool gf_coordinator_end_if_first_died(struct gf_coordinator *c);
 
 /* ---- takeover.c ---- */
 /* Before a takeover: somebody who is here was of a generation, so the job runs. */
-bool gf_control_job_may_run(const struct gf_coordinator *c);
+bool gf_coordinator_job_may_run(const struct gf_coordinator *c);
 /* With the offer of this row, is its generation whole? Then it is taken over. */
-void gf_control_takeover_try(struct gf_coordinator *c, const struct control_row *row);
+void gf_coordinator_takeover_try(struct gf_coordinator *c, const struct control_row *row);
 /* Where a generation could not be taken over before the deadline. True: the job has ended. */
-bool gf_control_end_takeover(struct gf_coordinator *c);
+bool gf_coordinator_end_takeover(struct gf_coordinator *c);
 /* Somebody is READY after a failure that the others may not have heard of. */
-void gf_control_failure_check(struct gf_coordinator *c);
+void gf_coordinator_failure_check(struct gf_coordinator *c);
 /* A process of another generation than the one under way hears that it was left out. */
-void gf_control_left_out_tell(struct control_row *row);
+void gf_coordinator_left_out_tell(struct control_row *row);
 
 /* ---- coordinator_offer.c ---- */
-void gf_control_offer_take(struct gf_coordinator *c, uint32_t connection, struct gf_get *get);
+void gf_coordinator_offer_take(struct gf_coordinator *c, uint32_t connection, struct gf_get *get);
 /* A process that is of no generation here: it waits, if it was given what the others were. */
-void gf_control_waits_take(struct gf_coordinator *c, struct control_row *row);
+void gf_coordinator_waits_take(struct gf_coordinator *c, struct control_row *row);
 
 /* ---- coordinator_take.c ---- */
 /* Takes what the channel has; *more_out: there is more than one poll takes. An error: the channel
  * as a whole has failed. */
-gf_status gf_control_events(struct gf_coordinator *c, bool *more_out);
+gf_status gf_coordinator_events(struct gf_coordinator *c, bool *more_out);
 /* The others hear that the rank of this row has closed. */
-void gf_control_closed_tell(struct gf_coordinator *c, const struct control_row *row);
+void gf_coordinator_closed_tell(struct gf_coordinator *c, const struct control_row *row);
 /* The member of this row has closed after so many steps: it says so itself, or its offer does. */
-void gf_control_bye_hear(struct gf_coordinator *c, struct control_row *row, uint64_t step);
+void gf_coordinator_bye_hear(struct gf_coordinator *c, struct control_row *row, uint64_t step);
 
 /* ---- coordinator_send.c ---- */
-void gf_control_post(struct control_row *row, control_frame frame);
-void gf_control_post_members(struct gf_coordinator *c, control_frame frame);
+void gf_coordinator_post(struct control_row *row, control_frame frame);
+void gf_coordinator_post_members(struct gf_coordinator *c, control_frame frame);
 /* Sends what is pending, as far as there is room. */
-void gf_control_flush(struct gf_coordinator *c);
-bool gf_control_has_pending(const struct gf_coordinator *c);
+void gf_coordinator_flush(struct gf_coordinator *c);
+bool gf_coordinator_has_pending(const struct gf_coordinator *c);
 
 /* ---- offer.c ---- */
 /* The first difference of what must be equal, as text; false: there is none. */
-bool gf_offer_difference(const struct control_offer *first, const struct control_offer *second,
-                         char *text_out, size_t bytes);
+bool gf_coordinator_offer_difference(const struct control_offer *first,
+                                     const struct control_offer *second, char *text_out,
+                                     size_t bytes);
 
 /* ---- calls.c ---- */
 /* Compares the requests that a member has just reported with those of the others. */
-void gf_calls_compare(struct gf_coordinator *c, struct control_row *row);
+void gf_coordinator_calls_compare(struct gf_coordinator *c, struct control_row *row);
 
 /* ---- location.c ---- */
-/* "member 3 (rank 2)" of a member, "member 3" of a process that has no rank. Returns text_out. */
 /* " (started as rank 2)" where the rank in this generation is another one, else "" */
 #define CONTROL_STARTED_BYTES 40u
-const char *gf_control_started(const struct control_row *row, char text_out[CONTROL_STARTED_BYTES]);
+const char *gf_coordinator_started(const struct control_row *row,
+                                   char text_out[CONTROL_STARTED_BYTES]);
+/* "member 3 (rank 2)" of a member, "member 3" of a process that has no rank. Returns text_out. */
 #define CONTROL_NAME_BYTES 40u
-const char *gf_control_name(const struct control_row *row, char text_out[CONTROL_NAME_BYTES]);
+const char *gf_coordinator_name(const struct control_row *row, char text_out[CONTROL_NAME_BYTES]);
 /* "step 7, operation allreduce, buffer 3, tensor 12 "conv1.weight"" */
 #define CONTROL_LOCATION_BYTES 128u
-void gf_control_location(const struct control_report *report,
-                         char text_out[CONTROL_LOCATION_BYTES]);
+void gf_coordinator_location(const struct control_report *report,
+                             char text_out[CONTROL_LOCATION_BYTES]);
 /* Fills in how the rank of this row was lost (fate: "died"), where it was then, and the text. */
-void gf_control_loss_describe(const struct gf_coordinator *c, const struct control_row *row,
-                              const char *fate, struct gf_error *error_out);
+void gf_coordinator_loss_describe(const struct gf_coordinator *c, const struct control_row *row,
+                                  const char *fate, struct gf_error *error_out);
 
 /* ---- edges.c ---- */
 /* Ranks that lack something themselves (descriptors); they are cut. *is_final_out: the job ends. */
-bool gf_control_shortage_find(struct gf_coordinator *c, struct gf_error *error_out,
-                              bool *is_final_out);
+bool gf_coordinator_shortage_find(struct gf_coordinator *c, struct gf_error *error_out,
+                                  bool *is_final_out);
 /* Ranks that cover all broken edges; they are cut. *is_final_out: the job ends. */
-bool gf_control_edges_find(struct gf_coordinator *c, struct gf_error *error_out,
-                           bool *is_final_out);
+bool gf_coordinator_edges_find(struct gf_coordinator *c, struct gf_error *error_out,
+                               bool *is_final_out);
 /* How many broken edges are known. *even_out: there is one whose two ends have the same number of
  * broken edges, so that either end may be the culprit. */
-uint32_t gf_control_edges_known(struct gf_coordinator *c, bool *even_out);
+uint32_t gf_coordinator_edges_known(struct gf_coordinator *c, bool *even_out);
 
 /* ---- rounds.c ---- */
-void gf_control_rounds_begin(struct gf_coordinator *c); /* with the first question of an inquiry */
-/* No culprit has been found. True: another round of questions goes on; false: all are over. */
-bool gf_control_rounds_go_on(struct gf_coordinator *c);
+void gf_coordinator_rounds_begin(
+    struct gf_coordinator *c); /* with the first question of an inquiry */
+/* No culprit has been found. True: another round of questions goes on; false: the phase is OVER. */
+bool gf_coordinator_rounds_go_on(struct gf_coordinator *c);
 /* True: a broken edge may be either end's, and more may be known in a moment. */
-bool gf_control_edges_pending(struct gf_coordinator *c);
+bool gf_coordinator_edges_pending(struct gf_coordinator *c);
 /* Who replied too slowly in nearly all rounds; NULL: nobody did, or so many ranks did that the
  * network is slow. */
-struct control_row *gf_control_slow_find(struct gf_coordinator *c);
+struct control_row *gf_coordinator_slow_find(struct gf_coordinator *c);
 
 /* ---- inquiry.c ---- */
-/* A member that can be waited for. */
-static inline bool control_is_active(const struct control_row *row)
-{
-    return control_is_member(row) && !row->ended && (row->said != CONTROL_SAID_BYE);
-}
 /* It would do the same harm again: its process ends, and does not come in again. */
 static inline void control_cut(struct control_row *row)
 {
     row->cut = true;
     row->banned = row->process;
 }
-bool gf_control_is_silent(const struct gf_coordinator *c, const struct control_row *row);
-void gf_control_inquire(struct gf_coordinator *c, uint32_t by, const struct gf_error *seen);
-void gf_control_inquiry_poll(struct gf_coordinator *c);
+bool gf_coordinator_is_silent(const struct gf_coordinator *c, const struct control_row *row);
+void gf_coordinator_inquire(struct gf_coordinator *c, uint32_t by, const struct gf_error *seen);
+void gf_coordinator_inquiry_poll(struct gf_coordinator *c);
 
 #endif

@@ -7,11 +7,11 @@
 /* ---- the words of a member ---- */
 
 /* The others hear who has closed; a step that it did not end can't end. */
-void gf_control_closed_tell(struct gf_coordinator *c, const struct control_row *row)
+void gf_coordinator_closed_tell(struct gf_coordinator *c, const struct control_row *row)
 {
     if ((c->closed.rank != GF_RANK_NONE) && (c->closed.step <= row->report.step)) return;
     c->closed = (struct control_closed){.rank = row->rank, .step = row->report.step};
-    gf_control_post_members(c, CONTROL_CLOSED);
+    gf_coordinator_post_members(c, CONTROL_CLOSED);
 }
 
 /* Pieces of an endpoint; false: malformed. */
@@ -21,7 +21,7 @@ static bool endpoint_take(struct gf_coordinator *c, uint32_t id, struct gf_get *
     unsigned char *to = control_endpoint(c, true, id);
     while (get->left > 0) {
         struct control_piece piece = {0};
-        gf_control_piece_walk(&(struct gf_walk){.get = get}, &piece);
+        gf_frame_piece_walk(&(struct gf_walk){.get = get}, &piece);
         const unsigned char *bytes = gf_get_bytes(get, piece.bytes);
         if ((row->endpoint_for != c->next) || (piece.at == 0)) { /* said again after a reconnect */
             row->endpoint_for = c->next;
@@ -41,7 +41,7 @@ static bool endpoint_take(struct gf_coordinator *c, uint32_t id, struct gf_get *
 static bool report_take(struct gf_coordinator *c, struct control_row *row, struct gf_get *get)
 {
     struct control_report report = {0};
-    gf_control_report_walk(&(struct gf_walk){.get = get}, &report);
+    gf_frame_report_walk(&(struct gf_walk){.get = get}, &report);
     if (get->bad) return false;
     /* Its answer is of one moment, and STATUS has no edges. */
     bool keeps = (report.inquiry == 0) && (c->state == GF_COORDINATOR_INQUIRE) &&
@@ -52,16 +52,16 @@ static bool report_take(struct gf_coordinator *c, struct control_row *row, struc
             (report.inquiry <= c->inquiry) ? report.inquiry : 0; /* of another coordinator */
         row->replied = true;
     }
-    if (c->number == 0) return true;
+    if (!control_has_begun(c)) return true;
     row->heard_report_ns = (c->now_ns > 0) ? c->now_ns : 1;
     /* Nobody is awaited for longer than one that says nothing. */
     uint64_t timeout_ns = c->terms.exchange_timeout_ns;
     row->patience_ns =
         c->now_ns + ((report.patience_ns < timeout_ns) ? report.patience_ns : timeout_ns);
-    if (gf_control_patience_take(&c->patience, c->now_ns, timeout_ns, report.patience_ns,
-                                 report.patience_from))
-        gf_control_post_members(c, CONTROL_PATIENCE);
-    if (!keeps) gf_calls_compare(c, row);
+    if (gf_patience_take(&c->patience, c->now_ns, timeout_ns, report.patience_ns,
+                         report.patience_from))
+        gf_coordinator_post_members(c, CONTROL_PATIENCE);
+    if (!keeps) gf_coordinator_calls_compare(c, row);
     return true;
 }
 
@@ -71,16 +71,16 @@ static void gave_up_tell(struct gf_coordinator *c, struct control_row *row,
                          const struct gf_error *seen)
 {
     struct gf_error error = *seen;
-    bool joins = (c->number == 0) && (row->offer.standing.generation == 0);
+    bool joins = !control_has_begun(c) && (row->offer.standing.generation == 0);
     uint32_t rank = joins ? row->offer.id : row->rank;
     char started[CONTROL_STARTED_BYTES];
     if (error.code != GF_ERR_NUMERIC) {
         error.code = GF_ERR_PEER;
         error.peer = rank;
         (void)snprintf(error.text, sizeof error.text, "rank %u%s gave up: %.200s", rank,
-                       joins ? "" : gf_control_started(row, started), seen->text);
+                       joins ? "" : gf_coordinator_started(row, started), seen->text);
     }
-    gf_control_decide(c, &error, joins || !control_may_be_cut(c, row->offer.id));
+    gf_coordinator_decide(c, &error, joins || !control_may_be_cut(c, row->offer.id));
 }
 
 /* Why it gave up, but not where: whoever tells of it adds that. */
@@ -91,44 +91,89 @@ static void how_take(struct control_row *row, const char *text)
     (void)snprintf(row->how, sizeof row->how, "%.*s", bytes, text);
 }
 
+/* Its member cannot go on, whatever is decided: for its generation it is as one that has ended. In
+ * a regroup that changes the list alone, unless the coordinator ends with it. */
+static void end_hear(struct gf_coordinator *c, struct control_row *row, const struct gf_error *seen)
+{
+    row->ended = row->gives_up = true;
+    how_take(row, seen->text);
+    gf_coordinator_post(row, CONTROL_ERROR);
+    switch (c->state) {
+    case GF_COORDINATOR_RUN:
+    case GF_COORDINATOR_INQUIRE: break;
+    case GF_COORDINATOR_GATHER:
+        if (!control_has_begun(c) && (row->offer.standing.generation != 0)) return;
+        if (!control_has_begun(c)) {
+            if (!gf_coordinator_job_may_run(c)) break;
+            row->waits = false; /* the job runs without it */
+            return;
+        }
+        if (control_may_be_cut(c, row->offer.id)) return;
+        break;
+    case GF_COORDINATOR_REGROUP:
+        if (control_may_be_cut(c, row->offer.id)) return;
+        break;
+    case GF_COORDINATOR_OVER: return;
+    }
+    row->cut = true;
+    gave_up_tell(c, row, seen);
+}
+
+static void fault_hear(struct gf_coordinator *c, struct control_row *row,
+                       const struct gf_error *seen)
+{
+    switch (c->state) {
+    case GF_COORDINATOR_GATHER:
+        if (control_has_begun(c)) { /* a list is out, and it is not on it: so it hears at once */
+            gf_coordinator_post(row, CONTROL_ERROR);
+            return;
+        }
+        c->seen = *seen; /* looked at once the generation is taken over */
+        c->seen_by = row->offer.standing.rank;
+        c->seen_in = row->offer.standing.generation;
+        c->is_fault_pending = true;
+        return;
+    case GF_COORDINATOR_REGROUP:
+        if (c->error.code != GF_OK) return; /* the failure is known */
+        break;
+    case GF_COORDINATOR_RUN:
+    case GF_COORDINATOR_INQUIRE: break;
+    case GF_COORDINATOR_OVER: return;
+    }
+    gf_coordinator_inquire(c, row->rank, seen);
+}
+
 static bool fault_take(struct gf_coordinator *c, struct control_row *row, struct gf_get *get)
 {
     struct control_fault fault = {0};
-    gf_control_fault_walk(&(struct gf_walk){.get = get}, &fault);
+    gf_frame_fault_walk(&(struct gf_walk){.get = get}, &fault);
     if (get->bad) return false;
     if (row->said < CONTROL_SAID_FAULT) row->said = CONTROL_SAID_FAULT;
     row->report.edges = fault.edges;
-    if (fault.ends) {
-        row->ended = row->gives_up = true; /* for its generation it is as one that has ended */
-        how_take(row, fault.error.text);
-        bool is_new = (c->number == 0) && (row->offer.standing.generation == 0);
-        bool joins = is_new && !gf_control_job_may_run(c);
-        bool works = (c->state == GF_COORDINATOR_RUN) || (c->state == GF_COORDINATOR_INQUIRE);
-        gf_control_post(row, CONTROL_ERROR);
-        if (is_new && !joins) row->waits = false;
-        if (!works && (!joins || (c->state != GF_COORDINATOR_GATHER))) return true;
-        row->cut = true;
-        gave_up_tell(c, row, &fault.error);
-        return true;
-    }
-    if (c->number == 0) { /* looked at once the generation is taken over */
-        c->seen = fault.error;
-        c->seen_by = row->offer.standing.rank;
-        c->is_fault_pending = true;
-        return true;
-    }
-    bool is_known = (c->state == GF_COORDINATOR_REGROUP) && (c->error.code != GF_OK);
-    /* A list is out, and it is not on it: so it hears at once. */
-    if (c->state == GF_COORDINATOR_GATHER) gf_control_post(row, CONTROL_ERROR);
-    if ((c->state == GF_COORDINATOR_OVER) || (c->state == GF_COORDINATOR_GATHER)) return true;
-    if (!is_known) gf_control_inquire(c, row->rank, &fault.error);
+    if (fault.ends)
+        end_hear(c, row, &fault.error);
+    else
+        fault_hear(c, row, &fault.error);
+    return true;
+}
+
+/* A word of the generation before, of a member that has not had GO yet. That it ends it may say no
+ * more. False: malformed. */
+static bool late_take(struct gf_coordinator *c, struct control_row *row, uint32_t kind,
+                      struct gf_get *get)
+{
+    struct control_fault fault = {0};
+    if (kind != CONTROL_FAULT) return true;
+    gf_frame_fault_walk(&(struct gf_walk){.get = get}, &fault);
+    if (get->bad) return false;
+    if (fault.ends) end_hear(c, row, &fault.error);
     return true;
 }
 
 static bool ready_take(struct gf_coordinator *c, struct control_row *row, struct gf_get *get)
 {
     struct control_ready ready = {0};
-    gf_control_ready_walk(&(struct gf_walk){.get = get}, &ready);
+    gf_frame_ready_walk(&(struct gf_walk){.get = get}, &ready);
     if (get->bad) return false;
     if ((row->said == CONTROL_SAID_BYE) || row->cut) return true;
     row->said = CONTROL_SAID_READY;
@@ -137,32 +182,32 @@ static bool ready_take(struct gf_coordinator *c, struct control_row *row, struct
     row->progress = ready.progress;
     /* An inquiry waits for no answer of it; a planned regroup begins with the first READY. */
     row->answered = c->inquiry;
-    if (!ready.planned && (c->state == GF_COORDINATOR_RUN)) gf_control_failure_check(c);
+    if (!ready.planned && (c->state == GF_COORDINATOR_RUN)) gf_coordinator_failure_check(c);
     return true;
 }
 
-void gf_control_bye_hear(struct gf_coordinator *c, struct control_row *row, uint64_t step)
+void gf_coordinator_bye_hear(struct gf_coordinator *c, struct control_row *row, uint64_t step)
 {
     char name[CONTROL_NAME_BYTES];
     row->said = CONTROL_SAID_BYE;
     row->report.step = step;
     if (!row->closes)
         gf_log_line(&c->setup.log, GF_LOG_INFO, "%s has closed after %llu steps",
-                    gf_control_name(row, name), (unsigned long long)step);
+                    gf_coordinator_name(row, name), (unsigned long long)step);
     row->closes = true;
-    if (c->number != 0) gf_control_closed_tell(c, row);
+    if (control_has_begun(c)) gf_coordinator_closed_tell(c, row);
 }
 
 static bool bye_take(struct gf_coordinator *c, struct control_row *row, struct gf_get *get)
 {
     uint64_t step = gf_get_u64_bytes(get, 8);
     if (get->bad) return false;
-    gf_control_bye_hear(c, row, step);
-    if ((c->number != 0) || (row->offer.standing.generation != 0)) return true;
+    gf_coordinator_bye_hear(c, row, step);
+    if (control_has_begun(c) || (row->offer.standing.generation != 0)) return true;
     row->ended = true; /* it joins no more */
     row->waits = false;
     row->said = CONTROL_SAID_NOTHING;
-    gf_control_post(row, CONTROL_ALL_GONE);
+    gf_coordinator_post(row, CONTROL_ALL_GONE);
     return true;
 }
 
@@ -172,21 +217,30 @@ static bool left_out_take(struct gf_coordinator *c, struct control_row *row, uin
                           struct gf_get *get)
 {
     struct control_ready ready = {0};
-    if (kind == CONTROL_READY) gf_control_ready_walk(&(struct gf_walk){.get = get}, &ready);
+    struct control_fault fault = {0};
+    if (kind == CONTROL_READY) gf_frame_ready_walk(&(struct gf_walk){.get = get}, &ready);
+    if (kind == CONTROL_FAULT) gf_frame_fault_walk(&(struct gf_walk){.get = get}, &fault);
     if (get->bad) return false;
+    if (fault.ends) {
+        row->ended = true;
+        row->waits = false;
+        how_take(row, fault.error.text);
+        gf_coordinator_post(row, CONTROL_ERROR);
+        return true;
+    }
     bool goes = (kind == CONTROL_BYE) || ((kind == CONTROL_READY) && ready.leaves);
     if (goes && !control_may_be_cut(c, row->offer.id)) { /* the host waits for all others */
         row->waits = false;
         row->said = CONTROL_SAID_BYE;
     } else if (goes) {
         row->waits = false;
-        gf_control_post(row, CONTROL_ALL_GONE);
+        gf_coordinator_post(row, CONTROL_ALL_GONE);
     } else if (row->waits) {
         return true;
     } else if (kind == CONTROL_READY)
-        gf_control_waits_take(c, row);
+        gf_coordinator_waits_take(c, row);
     else if ((kind == CONTROL_FAULT) || (kind == CONTROL_STATUS))
-        gf_control_post(row, CONTROL_ERROR);
+        gf_coordinator_post(row, CONTROL_ERROR);
     return true;
 }
 
@@ -200,8 +254,9 @@ static bool word_take(struct gf_coordinator *c, uint32_t id, uint32_t kind, stru
         bool is_due = control_is_listed(c, row) && (number == c->next);
         return !is_due || endpoint_take(c, id, get);
     }
-    if ((c->number != 0) && !control_is_member(row)) return left_out_take(c, row, kind, get);
-    if ((c->number != 0) && (number != c->number)) return number < c->number; /* before GO */
+    if (control_has_begun(c) && !control_is_member(row)) return left_out_take(c, row, kind, get);
+    if (control_has_begun(c) && (number != c->number))
+        return (number < c->number) && late_take(c, row, kind, get);
     switch (kind) {
     case CONTROL_STATUS:
     case CONTROL_POSITION: return report_take(c, row, get);
@@ -219,8 +274,8 @@ static void status_answer(struct gf_coordinator *c, uint32_t connection)
 {
     struct control_status shown;
     struct gf_put put = {c->scratch, sizeof c->scratch};
-    gf_control_status_fill(c, &shown);
-    gf_control_status_walk(&(struct gf_walk){.put = &put}, &shown);
+    gf_coordinator_status_fill(c, &shown);
+    gf_frame_status_walk(&(struct gf_walk){.put = &put}, &shown);
     (void)c->channel->driver->send(c->channel, connection, CONTROL_STATUS_ANSWER, c->scratch,
                                    (uint32_t)(sizeof c->scratch - put.left));
     c->channel->driver->drop(c->channel, connection);
@@ -234,7 +289,7 @@ static void frame_take(struct gf_coordinator *c, const struct gf_channel_event *
     if ((event->frame_kind == CONTROL_OFFER) || (event->frame_kind == CONTROL_STATUS_QUERY)) {
         if (id != CONTROL_NONE) return;
         if (event->frame_kind == CONTROL_OFFER)
-            gf_control_offer_take(c, event->connection, &get);
+            gf_coordinator_offer_take(c, event->connection, &get);
         else
             status_answer(c, event->connection);
         return;
@@ -248,9 +303,9 @@ static void frame_take(struct gf_coordinator *c, const struct gf_channel_event *
                 "%s sent a frame that is malformed or comes too early (kind %u, %u bytes): its "
                 "connection is "
                 "closed",
-                gf_control_name(&c->rows[id], name), event->frame_kind, event->size_bytes);
+                gf_coordinator_name(&c->rows[id], name), event->frame_kind, event->size_bytes);
     c->channel->driver->drop(c->channel, event->connection);
-    gf_control_lost(c, &c->rows[id]);
+    gf_coordinator_lost(c, &c->rows[id]);
 }
 
 static void end_take(struct gf_coordinator *c, const struct gf_channel_event *event)
@@ -269,12 +324,12 @@ static void end_take(struct gf_coordinator *c, const struct gf_channel_event *ev
         if ((row->said != CONTROL_SAID_BYE) && !row->closes)
             gf_log_line(&c->setup.log, GF_LOG_INFO,
                         row->ended ? "%s has ended: %s" : "the connection of %s broke: %s",
-                        gf_control_name(row, name), text);
+                        gf_coordinator_name(row, name), text);
     }
-    gf_control_lost(c, row);
+    gf_coordinator_lost(c, row);
 }
 
-gf_status gf_control_events(struct gf_coordinator *c, bool *more_out)
+gf_status gf_coordinator_events(struct gf_coordinator *c, bool *more_out)
 {
     struct gf_channel_event event;
     *more_out = false;

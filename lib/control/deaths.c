@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-void gf_control_lost(struct gf_coordinator *c, struct control_row *row)
+void gf_coordinator_lost(struct gf_coordinator *c, struct control_row *row)
 {
     if (row->connection != CONTROL_NONE) c->connection_ids[row->connection] = CONTROL_NONE;
     row->connection = CONTROL_NONE;
@@ -30,7 +30,7 @@ static uint64_t reset_ns(const struct gf_coordinator *c, const struct control_ro
 }
 
 /* Who lives dials again. Who comes after that was left out, as one that was silent. */
-void gf_control_resets_check(struct gf_coordinator *c)
+void gf_coordinator_resets_check(struct gf_coordinator *c)
 {
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         struct control_row *row = &c->rows[id];
@@ -43,32 +43,32 @@ void gf_control_resets_check(struct gf_coordinator *c)
             gf_log_line(&c->setup.log, GF_LOG_INFO,
                         "%s counts as ended: its connection was reset, and it did not dial "
                         "again within %.1f s",
-                        gf_control_name(row, name), (double)reset_ns(c, row) / 1e9);
+                        gf_coordinator_name(row, name), (double)reset_ns(c, row) / 1e9);
     }
 }
 
 /* ---- members that have ended ---- */
 
 /* A process of the generation has ended: nothing needs to be asked. */
-bool gf_control_deaths_check(struct gf_coordinator *c)
+bool gf_coordinator_deaths_check(struct gf_coordinator *c)
 {
     struct gf_error error = gf_coordinator_error(c, GF_ERR_PEER, GF_RANK_NONE);
     uint32_t count = 0;
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         struct control_row *row = &c->rows[id];
         bool may_live = control_is_member(row) && row->is_presumed;
-        if (!control_has_died(row) || row->cut || (may_live && row->out)) continue;
+        if (control_row_state_of(row) != CONTROL_ROW_DIED) continue;
         if (may_live)
             row->out = true;
         else
             row->cut = true;
         if (count++ > 0) continue;
         error.peer = row->rank;
-        gf_control_loss_describe(c, row,
-                                 row->gives_up ? "gave up"
-                                 : may_live    ? "died, or is cut off"
-                                               : "died",
-                                 &error);
+        gf_coordinator_loss_describe(c, row,
+                                     row->gives_up ? "gave up"
+                                     : may_live    ? "died, or is cut off"
+                                                   : "died",
+                                     &error);
     }
     if (count == 0) return false;
     if (count > 1) {
@@ -77,13 +77,13 @@ bool gf_control_deaths_check(struct gf_coordinator *c)
                        count - 1);
     }
     /* that of the process which hosts the coordinator ends it, too: this is another's */
-    gf_control_decide(c, &error, false);
+    gf_coordinator_decide(c, &error, false);
     return true;
 }
 
 /* Where all others have closed, who says nothing is not waited for: it is stopped, or computes for
  * longer than an exchange may take and needs nobody. */
-void gf_control_silent_leave(struct gf_coordinator *c)
+void gf_coordinator_silent_leave(struct gf_coordinator *c)
 {
     uint64_t most_ns = c->terms.exchange_timeout_ns;
     if (most_ns < CONTROL_SILENCE_NS) most_ns = CONTROL_SILENCE_NS;
@@ -92,7 +92,7 @@ void gf_control_silent_leave(struct gf_coordinator *c)
         for (uint32_t rank = 0; rank < c->world; rank++) {
             struct control_row *row = &c->rows[c->rank_ids[rank]];
             char name[CONTROL_NAME_BYTES];
-            if (!control_is_active(row) || row->cut) continue;
+            if (!control_is_awaited(row)) continue;
             bool silent = (c->now_ns - row->heard_ns >= most_ns) && (c->now_ns >= row->patience_ns);
             if (!silent) return;
             if (cuts == 0) continue;
@@ -100,6 +100,6 @@ void gf_control_silent_leave(struct gf_coordinator *c)
             gf_log_line(&c->setup.log, GF_LOG_WARN,
                         "%s has not closed and says nothing, for %.1f s: all others have "
                         "closed, and do not wait for it",
-                        gf_control_name(row, name), (double)(c->now_ns - row->heard_ns) / 1e9);
+                        gf_coordinator_name(row, name), (double)(c->now_ns - row->heard_ns) / 1e9);
         }
 }

@@ -7,7 +7,7 @@
  * says nothing no edge is known to be broken: its host may be gone, and it may come in again. */
 static bool has_edges(const struct gf_coordinator *c, const struct control_row *row)
 {
-    return control_is_active(row) && !row->cut && !gf_control_is_silent(c, row);
+    return control_is_awaited(row) && !gf_coordinator_is_silent(c, row);
 }
 
 static bool edge_is_reported(const struct control_row *row, uint32_t peer)
@@ -40,7 +40,7 @@ static uint32_t edges_count(struct gf_coordinator *c, uint32_t of)
     return other;
 }
 
-uint32_t gf_control_edges_known(struct gf_coordinator *c, bool *even_out)
+uint32_t gf_coordinator_edges_known(struct gf_coordinator *c, bool *even_out)
 {
     uint32_t ends = 0;
     *even_out = false;
@@ -109,13 +109,13 @@ static void others_text(const struct gf_coordinator *c, uint32_t cut, struct gf_
     if (!c->terms.elastic) return; /* nobody goes on */
     if (cut > 1) (void)snprintf(more, sizeof more, " and %u more", cut - 1);
     (void)snprintf(error->text + used, sizeof error->text - used, "; rank %u%s%s is to go",
-                   error->peer, gf_control_started(&c->rows[c->rank_ids[error->peer]], started),
+                   error->peer, gf_coordinator_started(&c->rows[c->rank_ids[error->peer]], started),
                    more);
 }
 
 /* A rank that lacks something itself, as descriptors, is the culprit, whatever the others see. */
-bool gf_control_shortage_find(struct gf_coordinator *c, struct gf_error *error_out,
-                              bool *is_final_out)
+bool gf_coordinator_shortage_find(struct gf_coordinator *c, struct gf_error *error_out,
+                                  bool *is_final_out)
 {
     uint32_t count = 0;
     for (uint32_t rank = 0; rank < c->world; rank++) {
@@ -167,7 +167,8 @@ static const struct control_row *culprit_of(const struct gf_coordinator *c)
 
 /* The edges of a culprit go with it, until none is left. The host of the coordinator can't be cut:
  * if it has most of them the job ends. */
-bool gf_control_edges_find(struct gf_coordinator *c, struct gf_error *error_out, bool *is_final_out)
+bool gf_coordinator_edges_find(struct gf_coordinator *c, struct gf_error *error_out,
+                               bool *is_final_out)
 {
     for (uint32_t cut = 0;; cut++) {
         uint32_t host_has = 0;

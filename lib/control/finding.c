@@ -17,7 +17,7 @@ struct gf_error gf_coordinator_error(const struct gf_coordinator *c, gf_status c
                              .tensor = GF_TENSOR_NONE};
 }
 
-void gf_control_decide(struct gf_coordinator *c, const struct gf_error *error, bool is_final)
+void gf_coordinator_decide(struct gf_coordinator *c, const struct gf_error *error, bool is_final)
 {
     bool is_first = (c->error.code == GF_OK); /* of this generation */
     c->error = *error;
@@ -32,48 +32,48 @@ void gf_control_decide(struct gf_coordinator *c, const struct gf_error *error, b
         if ((row->connection == CONTROL_NONE) || (!control_is_member(row) && !c->is_final))
             continue;
         if ((row->said >= CONTROL_SAID_READY) && !row->cut && !c->is_final) continue;
-        gf_control_post(row, CONTROL_ERROR);
+        gf_coordinator_post(row, CONTROL_ERROR);
     }
-    gf_control_enter(c, c->is_final ? GF_COORDINATOR_OVER : GF_COORDINATOR_REGROUP);
+    gf_coordinator_enter(c, c->is_final ? GF_COORDINATOR_OVER : GF_COORDINATOR_REGROUP);
     /* In a planned regroup nobody knew of a failure. What fails after the first one gives nobody
      * more time: else deaths, one after the other, would keep all waiting for one that is
      * stopped. */
     if (is_first) c->since_ns = c->now_ns;
 }
 
-void gf_control_end(struct gf_coordinator *c, gf_status code, uint32_t rank, const char *text)
+void gf_coordinator_end_job(struct gf_coordinator *c, gf_status code, uint32_t rank,
+                            const char *text)
 {
     struct gf_error error = gf_coordinator_error(c, code, rank);
     error.operation = GF_OPERATION_JOIN;
     (void)snprintf(error.text, sizeof error.text, "%s", text);
-    gf_control_decide(c, &error, true);
+    gf_coordinator_decide(c, &error, true);
 }
 
 /* Each member that lives has closed in good order. */
-bool gf_control_end_if_closed(struct gf_coordinator *c)
+bool gf_coordinator_end_if_closed(struct gf_coordinator *c)
 {
     uint32_t byes = 0;
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         const struct control_row *row = &c->rows[id];
-        byes += (row->member && (row->said == CONTROL_SAID_BYE)) ? 1u : 0u;
-        bool is_gone = (row->said == CONTROL_SAID_BYE) || control_has_died(row) || row->cut;
-        if (row->member && !is_gone) return false;
+        byes += (control_row_state_of(row) == CONTROL_ROW_CLOSED) ? 1u : 0u;
+        if (control_is_awaited(row)) return false;
     }
     if (byes == 0) return false;
     c->is_well = true;
-    gf_control_end(c, GF_ERR_STATE, GF_RANK_NONE, "the job has ended");
+    gf_coordinator_end_job(c, GF_ERR_STATE, GF_RANK_NONE, "the job has ended");
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         struct control_row *row = &c->rows[id];
         bool is_other = row->member && !control_is_member(row); /* of that id, after it */
         if ((row->said != CONTROL_SAID_BYE) || is_other) continue;
         row->pending = 0;
-        if (row->connection != CONTROL_NONE) gf_control_post(row, CONTROL_ALL_GONE);
+        if (row->connection != CONTROL_NONE) gf_coordinator_post(row, CONTROL_ALL_GONE);
     }
     return true;
 }
 
 /* The coordinator goes with its host, so nobody goes on without it. True: the job has ended. */
-bool gf_control_end_if_host_is_late(struct gf_coordinator *c)
+bool gf_coordinator_end_if_host_is_late(struct gf_coordinator *c)
 {
     char text[160];
     uint32_t rank = c->rows[c->setup.host_id].rank;
@@ -83,6 +83,6 @@ bool gf_control_end_if_host_is_late(struct gf_coordinator *c)
         "rank %u, in whose process the coordinator runs, did not begin the regroup within "
         "%.1f s",
         rank, (double)c->terms.join_timeout_ns / 1e9);
-    gf_control_end(c, GF_ERR_TIMEOUT, rank, text);
+    gf_coordinator_end_job(c, GF_ERR_TIMEOUT, rank, text);
     return true;
 }

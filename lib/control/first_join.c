@@ -6,7 +6,7 @@
 /* All ranks are here, and nobody has been of a generation before. Others may live that dial this
  * coordinator, where a rank has come in place of a process that has ended, or ids from `world` on
  * may be those of a generation: they are awaited, from its begin on. */
-bool gf_control_first_is_whole(const struct gf_coordinator *c)
+bool gf_coordinator_first_is_whole(const struct gf_coordinator *c)
 {
     const uint64_t away_ns = c->terms.keepalive_ns + CONTROL_BROKEN_NS;
     bool may_live = !c->setup.is_first && (c->setup.id_count > c->setup.world);
@@ -28,7 +28,9 @@ bool gf_control_first_is_whole(const struct gf_coordinator *c)
 static bool is_missing(const struct gf_coordinator *c, uint32_t id)
 {
     const struct control_row *row = &c->rows[id];
-    return c->listing ? !control_endpoint_is_here(c, row) : !row->waits;
+    /* One whose connection broke may still wait, of a list that was given up. */
+    bool is_away = !row->waits || (row->connection == CONTROL_NONE);
+    return c->listing ? !control_endpoint_is_here(c, row) : is_away;
 }
 
 /* "2-4, 7" into text_out; returns the lowest one, or GF_RANK_NONE. */
@@ -53,10 +55,10 @@ static uint32_t missing_text(const struct gf_coordinator *c, char *text_out, siz
     return lowest;
 }
 
-void gf_control_end_first_join(struct gf_coordinator *c)
+void gf_coordinator_end_first_join(struct gf_coordinator *c)
 {
     char text[240];
-    if (gf_control_end_takeover(c)) return;
+    if (gf_coordinator_end_takeover(c)) return;
     char missing[100];
     char how[136] = "";
     uint32_t named = missing_text(c, missing, sizeof missing);
@@ -74,12 +76,12 @@ void gf_control_end_first_join(struct gf_coordinator *c)
         (void)snprintf(text, sizeof text, "rank %s of %u did not join within %.1f s%s%.60s%s",
                        missing, c->setup.world, (double)c->terms.join_timeout_ns / 1e9,
                        (address == NULL) ? "" : " at ", (address == NULL) ? "" : address, how);
-    gf_control_end(c, GF_ERR_TIMEOUT, named, text);
+    gf_coordinator_end_job(c, GF_ERR_TIMEOUT, named, text);
 }
 
 /* Before the first generation a process has ended. An elastic job awaits the one that its launcher
  * may start in its place; another one ends. */
-bool gf_control_end_if_first_died(struct gf_coordinator *c)
+bool gf_coordinator_end_if_first_died(struct gf_coordinator *c)
 {
     for (uint32_t id = 0; id < c->setup.world; id++) {
         const struct control_row *row = &c->rows[id];
@@ -91,7 +93,7 @@ bool gf_control_end_if_first_died(struct gf_coordinator *c)
         else
             (void)snprintf(text, sizeof text, "rank %u died while ranks were joining: %.55s", id,
                            row->how);
-        gf_control_end(c, GF_ERR_PEER, id, text);
+        gf_coordinator_end_job(c, GF_ERR_PEER, id, text);
         return true;
     }
     return false;

@@ -66,15 +66,15 @@ static void standing_walk(struct gf_walk *walk, struct control_standing *standin
 static void values_walk(struct gf_walk *walk, struct gf_offer *values)
 {
     static const struct gf_field fields[] = {
-        GF_FIELD(gf_offer, version),      GF_FIELD(gf_offer, world),
-        GF_FIELD(gf_offer, config_hash),  GF_FIELD(gf_offer, tensors_hash),
-        GF_FIELD(gf_offer, tensor_count), GF_FIELD(gf_offer, network),
-        GF_FIELD(gf_offer, fabric),       GF_FIELD(gf_offer, node),
-        GF_FIELD(gf_offer, elem_count),   GF_FIELD(gf_offer, summary)};
+        GF_FIELD(gf_offer, version),      GF_FIELD(gf_offer, config_hash),
+        GF_FIELD(gf_offer, tensors_hash), GF_FIELD(gf_offer, tensor_count),
+        GF_FIELD(gf_offer, network),      GF_FIELD(gf_offer, fabric),
+        GF_FIELD(gf_offer, node),         GF_FIELD(gf_offer, elem_count),
+        GF_FIELD(gf_offer, summary)};
     gf_walk_fields(walk, values, fields, COUNT(fields));
 }
 
-void gf_control_offer_walk(struct gf_walk *walk, struct control_offer *offer)
+void gf_frame_offer_walk(struct gf_walk *walk, struct control_offer *offer)
 {
     gf_walk_u32(walk, &offer->id);
     gf_walk_u32(walk, &offer->id_count);
@@ -90,7 +90,7 @@ void gf_control_offer_walk(struct gf_walk *walk, struct control_offer *offer)
     if ((walk->get != NULL) && (offer->process == 0)) walk->get->bad = true;
 }
 
-void gf_control_list_walk(struct gf_walk *walk, struct control_list *list)
+void gf_frame_list_walk(struct gf_walk *walk, struct control_list *list)
 {
     gf_walk_u32(walk, &list->number);
     gf_walk_u32(walk, &list->rank);
@@ -99,7 +99,7 @@ void gf_control_list_walk(struct gf_walk *walk, struct control_list *list)
     gf_walk_bool(walk, &list->comes_in);
 }
 
-void gf_control_go_walk(struct gf_walk *walk, struct control_go *go)
+void gf_frame_go_walk(struct gf_walk *walk, struct control_go *go)
 {
     gf_walk_u32(walk, &go->number);
     gf_walk_u64(walk, &go->list_hash);
@@ -108,7 +108,7 @@ void gf_control_go_walk(struct gf_walk *walk, struct control_go *go)
     progress_walk(walk, &go->progress);
 }
 
-void gf_control_piece_walk(struct gf_walk *walk, struct control_piece *piece)
+void gf_frame_piece_walk(struct gf_walk *walk, struct control_piece *piece)
 {
     gf_walk_u32(walk, &piece->rank);
     gf_walk_u32(walk, &piece->total);
@@ -137,22 +137,21 @@ static void calls_walk(struct gf_walk *walk, struct control_calls *calls)
     }
 }
 
-void gf_control_report_walk(struct gf_walk *walk, struct control_report *report)
+void gf_frame_report_walk(struct gf_walk *walk, struct control_report *report)
 {
     static const struct gf_field fields[] = {
-        GF_FIELD(control_report, inquiry),     GF_FIELD(control_report, step),
-        GF_FIELD(control_report, sequence),    GF_FIELD(control_report, operation),
-        GF_FIELD(control_report, tensor),      GF_FIELD(control_report, buffer),
-        GF_FIELD(control_report, waits_for),   GF_FIELD(control_report, unpolled_ns),
-        GF_FIELD(control_report, free_ns),     GF_FIELD(control_report, unmoved_ns),
-        GF_FIELD(control_report, patience_ns), GF_FIELD(control_report, patience_from),
-        GF_FIELD(control_report, tensor_name)};
+        GF_FIELD(control_report, inquiry),       GF_FIELD(control_report, step),
+        GF_FIELD(control_report, sequence),      GF_FIELD(control_report, operation),
+        GF_FIELD(control_report, tensor),        GF_FIELD(control_report, buffer),
+        GF_FIELD(control_report, waits_for),     GF_FIELD(control_report, free_ns),
+        GF_FIELD(control_report, unmoved_ns),    GF_FIELD(control_report, patience_ns),
+        GF_FIELD(control_report, patience_from), GF_FIELD(control_report, tensor_name)};
     gf_walk_fields(walk, report, fields, COUNT(fields));
     calls_walk(walk, &report->calls);
     edges_walk(walk, &report->edges);
 }
 
-void gf_control_waiting_walk(struct gf_walk *walk, struct control_waiting *waiting)
+void gf_frame_waiting_walk(struct gf_walk *walk, struct control_waiting *waiting)
 {
     gf_walk_u32(walk, &waiting->number);
     gf_walk_u32(walk, &waiting->count);
@@ -163,7 +162,7 @@ void gf_control_waiting_walk(struct gf_walk *walk, struct control_waiting *waiti
     gf_walk_text(walk, waiting->location, sizeof waiting->location);
 }
 
-void gf_control_status_walk(struct gf_walk *walk, struct control_status *shown)
+void gf_frame_status_walk(struct gf_walk *walk, struct control_status *shown)
 {
     static const struct gf_field fields[] = {
         GF_FIELD(control_status, state),   GF_FIELD(control_status, generation),
@@ -183,33 +182,33 @@ void gf_control_status_walk(struct gf_walk *walk, struct control_status *shown)
     gf_walk_bytes(walk, shown->present, (shown->id_count + 7) / 8);
 }
 
-void gf_control_fault_walk(struct gf_walk *walk, struct control_fault *fault)
+void gf_frame_fault_walk(struct gf_walk *walk, struct control_fault *fault)
 {
     gf_walk_bool(walk, &fault->ends);
     error_walk(walk, &fault->error);
     edges_walk(walk, &fault->edges);
 }
 
-void gf_control_finding_walk(struct gf_walk *walk, struct control_finding *finding)
+void gf_frame_finding_walk(struct gf_walk *walk, struct control_finding *finding)
 {
     gf_walk_bool(walk, &finding->may_go_on);
     error_walk(walk, &finding->error);
 }
 
-void gf_control_ready_walk(struct gf_walk *walk, struct control_ready *ready)
+void gf_frame_ready_walk(struct gf_walk *walk, struct control_ready *ready)
 {
     gf_walk_bool(walk, &ready->planned);
     gf_walk_bool(walk, &ready->leaves);
     progress_walk(walk, &ready->progress);
 }
 
-void gf_control_closed_walk(struct gf_walk *walk, struct control_closed *closed)
+void gf_frame_closed_walk(struct gf_walk *walk, struct control_closed *closed)
 {
     gf_walk_u32(walk, &closed->rank);
     gf_walk_u64(walk, &closed->step);
 }
 
-void gf_control_refusal_walk(struct gf_walk *walk, struct control_refusal *refusal)
+void gf_frame_refusal_walk(struct gf_walk *walk, struct control_refusal *refusal)
 {
     gf_walk_u32(walk, &refusal->code);
     gf_walk_bool(walk, &refusal->may_retry);
@@ -217,7 +216,7 @@ void gf_control_refusal_walk(struct gf_walk *walk, struct control_refusal *refus
     gf_walk_text(walk, refusal->text, sizeof refusal->text);
 }
 
-uint64_t gf_control_list_hash(uint64_t hash, uint32_t id, uint64_t process)
+uint64_t gf_frame_list_hash(uint64_t hash, uint32_t id, uint64_t process)
 {
     return gf_fnv_word(gf_fnv_word(hash, id), process);
 }

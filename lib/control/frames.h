@@ -68,7 +68,7 @@ struct control_standing {
     uint32_t generation;  /* the last one that this process was a member of; 0: none */
     uint32_t rank;        /* its rank in it, */
     uint32_t world;       /* the world of it, */
-    uint64_t list_hash;   /* and the hash of its list: gf_control_list_hash() */
+    uint64_t list_hash;   /* and the hash of its list: gf_frame_list_hash() */
     uint32_t said;        /* a control_said */
     uint64_t closed_step; /* where that is BYE: after so many steps */
     uint32_t listed;      /* the number of the last list that it was told, begun or not */
@@ -157,9 +157,8 @@ struct control_report {
     uint32_t operation;
     uint32_t tensor;
     uint32_t buffer;
-    uint32_t waits_for;   /* a rank; GF_RANK_NONE: for nobody, it computes */
-    uint64_t free_ns;     /* for so long it has waited for nobody; 0: it waits */
-    uint64_t unpolled_ns; /* it did not poll for so long, until just now; 0: it did */
+    uint32_t waits_for; /* a rank; GF_RANK_NONE: for nobody, it computes */
+    uint64_t free_ns;   /* for so long it has waited for nobody; 0: it waits */
     /* these the member writes as it sends it */
     uint64_t unmoved_ns;    /* since step, sequence or operation changed */
     uint64_t patience_ns;   /* it asks to be awaited for so long from now: gf_heartbeat() */
@@ -232,18 +231,18 @@ struct control_refusal {
     char text[240];
 };
 
-void gf_control_offer_walk(struct gf_walk *walk, struct control_offer *offer);
-void gf_control_list_walk(struct gf_walk *walk, struct control_list *list);
-void gf_control_go_walk(struct gf_walk *walk, struct control_go *go);
-void gf_control_piece_walk(struct gf_walk *walk, struct control_piece *piece);
-void gf_control_report_walk(struct gf_walk *walk, struct control_report *report);
-void gf_control_fault_walk(struct gf_walk *walk, struct control_fault *fault);
-void gf_control_finding_walk(struct gf_walk *walk, struct control_finding *finding);
-void gf_control_ready_walk(struct gf_walk *walk, struct control_ready *ready);
-void gf_control_closed_walk(struct gf_walk *walk, struct control_closed *closed);
-void gf_control_refusal_walk(struct gf_walk *walk, struct control_refusal *refusal);
-void gf_control_waiting_walk(struct gf_walk *walk, struct control_waiting *waiting);
-void gf_control_status_walk(struct gf_walk *walk, struct control_status *shown);
+void gf_frame_offer_walk(struct gf_walk *walk, struct control_offer *offer);
+void gf_frame_list_walk(struct gf_walk *walk, struct control_list *list);
+void gf_frame_go_walk(struct gf_walk *walk, struct control_go *go);
+void gf_frame_piece_walk(struct gf_walk *walk, struct control_piece *piece);
+void gf_frame_report_walk(struct gf_walk *walk, struct control_report *report);
+void gf_frame_fault_walk(struct gf_walk *walk, struct control_fault *fault);
+void gf_frame_finding_walk(struct gf_walk *walk, struct control_finding *finding);
+void gf_frame_ready_walk(struct gf_walk *walk, struct control_ready *ready);
+void gf_frame_closed_walk(struct gf_walk *walk, struct control_closed *closed);
+void gf_frame_refusal_walk(struct gf_walk *walk, struct control_refusal *refusal);
+void gf_frame_waiting_walk(struct gf_walk *walk, struct control_waiting *waiting);
+void gf_frame_status_walk(struct gf_walk *walk, struct control_status *shown);
 
 /* ---- calls.c ---- */
 #define CONTROL_CALLS_START UINT64_C(0xcbf29ce484222325)
@@ -256,12 +255,12 @@ uint64_t gf_calls_number(const struct control_calls *calls, uint32_t i);
 
 /* ---- patience.c ---- */
 /* Somebody asks for more. True: the others shall hear of it. */
-bool gf_control_patience_take(struct control_patience *patience, uint64_t now_ns,
-                              uint64_t timeout_ns, uint64_t patience_ns, uint64_t from);
-uint64_t gf_control_patience_left(const struct control_patience *patience, uint64_t now_ns);
+bool gf_patience_take(struct control_patience *patience, uint64_t now_ns, uint64_t timeout_ns,
+                      uint64_t patience_ns, uint64_t from);
+uint64_t gf_patience_left(const struct control_patience *patience, uint64_t now_ns);
 
 /* One more member of a list, in the order of ranks; begin with CONTROL_LIST_START. */
 #define CONTROL_LIST_START UINT64_C(0xcbf29ce484222325)
-uint64_t gf_control_list_hash(uint64_t hash, uint32_t id, uint64_t process);
+uint64_t gf_frame_list_hash(uint64_t hash, uint32_t id, uint64_t process);
 
 #endif

@@ -1,21 +1,21 @@
 /* Whose fault a failure is. The coordinator asks every member where it is and which of its edges
  * are broken, and decides by that evidence, in the order of README.md, "Whose fault". A process
- * whose kernel has said that it has ended is found before any member is asked (coordinator.c). */
+ * whose kernel has said that it has ended is found before any member is asked (deaths.c). */
 #include "lib/control/coordinator_state.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
-void gf_control_inquire(struct gf_coordinator *c, uint32_t by, const struct gf_error *seen)
+void gf_coordinator_inquire(struct gf_coordinator *c, uint32_t by, const struct gf_error *seen)
 {
     if (c->state == GF_COORDINATOR_INQUIRE) return;
     c->inquiry++;
     c->seen = *seen;
     c->seen_by = by;
     c->inquiry_ns = c->now_ns;
-    gf_control_rounds_begin(c);
-    gf_control_post_members(c, CONTROL_ASK);
-    gf_control_enter(c, GF_COORDINATOR_INQUIRE);
+    gf_coordinator_rounds_begin(c);
+    gf_coordinator_post_members(c, CONTROL_ASK);
+    gf_coordinator_enter(c, GF_COORDINATOR_INQUIRE);
 }
 
 static bool has_answered(const struct gf_coordinator *c, const struct control_row *row)
@@ -25,7 +25,7 @@ static bool has_answered(const struct gf_coordinator *c, const struct control_ro
 
 /* It was asked and does not answer. It may compute, or be stopped, or its connection may have
  * broken without a word: no evidence tells these apart, so it may come in again. */
-bool gf_control_is_silent(const struct gf_coordinator *c, const struct control_row *row)
+bool gf_coordinator_is_silent(const struct gf_coordinator *c, const struct control_row *row)
 {
     return !has_answered(c, row) && (c->now_ns >= row->patience_ns);
 }
@@ -38,11 +38,11 @@ static bool closed_find(const struct gf_coordinator *c, struct gf_error *error_o
     char location[CONTROL_LOCATION_BYTES];
     const struct control_row *row = &c->rows[c->rank_ids[c->seen_by]];
     if ((c->closed.rank == GF_RANK_NONE) || (c->closed.step > c->seen.step)) return false;
-    gf_control_location(&row->report, location);
+    gf_coordinator_location(&row->report, location);
     error_out->code = GF_ERR_PEER;
     error_out->peer = c->closed.rank;
     (void)snprintf(error_out->text, sizeof error_out->text,
-                   "rank %u closed its context behind step %" PRIu64 ", and rank %u is in %s",
+                   "rank %u closed its context after %" PRIu64 " steps, and rank %u is in %s",
                    c->closed.rank, c->closed.step, row->rank, location);
     return true;
 }
@@ -63,14 +63,14 @@ static void silent_text(const struct gf_coordinator *c, const struct control_row
     char location[CONTROL_LOCATION_BYTES] = "it has not said where";
     char others[40] = "";
     char started[CONTROL_STARTED_BYTES];
-    if (row->heard_report_ns != 0) gf_control_location(&row->report, location);
+    if (row->heard_report_ns != 0) gf_coordinator_location(&row->report, location);
     if (count > 1) (void)snprintf(others, sizeof others, "; silent ranks: %u", count);
     error_out->code = GF_ERR_TIMEOUT;
     location_take(row, error_out);
     (void)snprintf(error_out->text, sizeof error_out->text,
                    "rank %u%s does not answer (asked %.1f s ago): it is stopped or does not poll; "
                    "last heard of %.1f s ago in %s%s",
-                   row->rank, gf_control_started(row, started),
+                   row->rank, gf_coordinator_started(row, started),
                    (double)(c->now_ns - c->inquiry_ns) / 1e9,
                    (double)(c->now_ns - row->heard_ns) / 1e9, location, others);
 }
@@ -81,7 +81,7 @@ static bool silent_find(struct gf_coordinator *c, struct gf_error *error_out)
     uint32_t count = 0;
     for (uint32_t rank = 0; rank < c->world; rank++) {
         struct control_row *row = &c->rows[c->rank_ids[rank]];
-        if (!control_is_active(row) || !gf_control_is_silent(c, row)) continue;
+        if (!control_is_active(row) || !gf_coordinator_is_silent(c, row)) continue;
         if (!control_may_be_cut(c, c->rank_ids[rank])) continue;
         row->out = true;
         count++;
@@ -96,21 +96,17 @@ static void lag_text(const struct gf_coordinator *c, const struct control_row *r
 {
     char location[CONTROL_LOCATION_BYTES];
     char waits[64] = "computing";
-    char gap[48] = "";
     char started[CONTROL_STARTED_BYTES];
-    gf_control_location(&row->report, location);
+    gf_coordinator_location(&row->report, location);
     error_out->code = GF_ERR_TIMEOUT;
     location_take(row, error_out);
     if (c->closed.rank != GF_RANK_NONE)
         (void)snprintf(waits, sizeof waits, "it has not closed its context, rank %u has",
                        c->closed.rank);
-    if (row->report.unpolled_ns >= UINT64_C(1000000000))
-        (void)snprintf(gap, sizeof gap, ", did not poll for %.1f s",
-                       (double)row->report.unpolled_ns / 1e9);
     (void)snprintf(error_out->text, sizeof error_out->text,
-                   "rank %u%s is behind in %s: %s; last moved %.1f s ago%s (rank %u asked)",
-                   row->rank, gf_control_started(row, started), location, waits,
-                   (double)row->report.unmoved_ns / 1e9, gap, c->seen_by);
+                   "rank %u%s is behind in %s: %s; last moved %.1f s ago (rank %u asked)",
+                   row->rank, gf_coordinator_started(row, started), location, waits,
+                   (double)row->report.unmoved_ns / 1e9, c->seen_by);
 }
 
 /* Nobody was cut in this step before, either. */
@@ -121,31 +117,26 @@ static bool is_again(struct gf_coordinator *c)
     return again;
 }
 
-/* It has waited for nobody while the others waited; who was let go on a moment ago has not. Or it
- * was away all that time, by its own clock. */
+/* It has waited for nobody while the others waited; who was let go on a moment ago has not. */
 static bool has_computed(const struct gf_coordinator *c, const struct control_row *row)
 {
-    uint64_t timeout_ns = c->terms.exchange_timeout_ns;
-    return (row->report.free_ns >= timeout_ns / 2) || (row->report.unpolled_ns > 0);
+    return row->report.free_ns >= c->terms.exchange_timeout_ns / 2;
 }
 
-/* Of those that computed the one that is furthest behind, if another is further or it was away. */
+/* Of those that computed the one that is furthest behind, if another is further. */
 static bool lag_find(struct gf_coordinator *c, struct gf_error *error_out, bool *is_final_out)
 {
     struct control_row *behind = NULL;
     uint64_t furthest = 0;
     for (uint32_t rank = 0; rank < c->world; rank++) {
         struct control_row *row = &c->rows[c->rank_ids[rank]];
-        if (!control_is_active(row) || (row->said == CONTROL_SAID_READY)) continue;
-        if (!has_answered(c, row)) continue;
+        if (!control_is_at_work(row) || !has_answered(c, row)) continue;
         if (row->report.sequence > furthest) furthest = row->report.sequence;
         bool computes = has_computed(c, row);
         if (!computes || (c->now_ns < row->patience_ns)) continue;
         if ((behind == NULL) || (row->report.sequence < behind->report.sequence)) behind = row;
     }
-    if (behind == NULL) return false;
-    bool was_here = (behind->report.unpolled_ns == 0);
-    if (was_here && (behind->report.sequence >= furthest)) return false;
+    if ((behind == NULL) || (behind->report.sequence >= furthest)) return false;
     /* where the coordinator runs all go on with it once, as if nobody were at fault */
     if (control_may_be_cut(c, (uint32_t)(behind - c->rows)))
         control_cut(behind);
@@ -158,7 +149,7 @@ static bool lag_find(struct gf_coordinator *c, struct gf_error *error_out, bool 
 /* It did not poll in nearly all of the time in which it was asked again and again. */
 static bool slow_find(struct gf_coordinator *c, struct gf_error *error_out)
 {
-    struct control_row *late = gf_control_slow_find(c);
+    struct control_row *late = gf_coordinator_slow_find(c);
     if (late == NULL) return false;
     control_cut(late);
     lag_text(c, late, error_out);
@@ -209,17 +200,17 @@ static void decide(struct gf_coordinator *c)
                              .tensor = c->seen.tensor};
     bool is_final = false;
     /* Calls that differ were found as they were told. */
-    bool known = closed_find(c, &error) || gf_control_shortage_find(c, &error, &is_final);
-    if (!known && gf_control_edges_pending(c)) return;
-    if (!known && !gf_control_edges_find(c, &error, &is_final) && !silent_find(c, &error) &&
+    bool known = closed_find(c, &error) || gf_coordinator_shortage_find(c, &error, &is_final);
+    if (!known && gf_coordinator_edges_pending(c)) return;
+    if (!known && !gf_coordinator_edges_find(c, &error, &is_final) && !silent_find(c, &error) &&
         !lag_find(c, &error, &is_final)) {
-        if ((c->rounds == 0) && gf_control_rounds_go_on(c)) return;
+        if ((c->inquiry_phase == CONTROL_INQUIRY_ASKED) && gf_coordinator_rounds_go_on(c)) return;
         if (!slow_find(c, &error)) is_final = nobody_find(c, &error);
     }
-    gf_control_decide(c, &error, is_final);
+    gf_coordinator_decide(c, &error, is_final);
 }
 
-void gf_control_inquiry_poll(struct gf_coordinator *c)
+void gf_coordinator_inquiry_poll(struct gf_coordinator *c)
 {
     uint64_t age_ns = c->now_ns - c->inquiry_ns;
     uint64_t answer_ns = c->terms.exchange_timeout_ns / 4;
@@ -240,6 +231,13 @@ void gf_control_inquiry_poll(struct gf_coordinator *c)
                        (c->now_ns - row->back_ns < answer_ns);
         if ((is_away || is_back) && (age_ns < most_ns)) return;
     }
-    if ((c->rounds > 0) && gf_control_rounds_go_on(c)) return;
-    if (all || (c->rounds > 0) || (age_ns >= answer_ns + answer_ns / 2)) decide(c);
+    switch (c->inquiry_phase) {
+    case CONTROL_INQUIRY_ASKED:
+        if (all || (age_ns >= answer_ns + answer_ns / 2)) decide(c);
+        break;
+    case CONTROL_INQUIRY_ROUNDS:
+        if (!gf_coordinator_rounds_go_on(c)) decide(c);
+        break;
+    case CONTROL_INQUIRY_OVER: decide(c); break;
+    }
 }

@@ -10,13 +10,10 @@
  * while its connection is dialled again. */
 static bool may_be_listed(const struct gf_coordinator *c, const struct control_row *row)
 {
-    if (row->ended || ((row->connection == CONTROL_NONE) && !control_is_listed(c, row)))
-        return false;
+    if ((row->connection == CONTROL_NONE) && !control_is_listed(c, row)) return false;
     /* The first list has the ranks that the job begins with. */
-    if ((c->number == 0) && (row->offer.id >= c->setup.world)) return false;
-    if (row->waits) return true;
-    return control_is_member(row) && (row->said == CONTROL_SAID_READY) && !row->leaves &&
-           !row->cut && !row->out;
+    if (!control_has_begun(c) && (row->offer.id >= c->setup.world)) return false;
+    return row->waits || (control_row_state_of(row) == CONTROL_ROW_READY);
 }
 
 /* What those that may be listed have: one of them must hold whole weights, which those that wait
@@ -40,9 +37,7 @@ static bool is_anybody_missed(const struct gf_coordinator *c)
 {
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         const struct control_row *row = &c->rows[id];
-        if (control_is_member(row) && !row->ended && !row->cut && !row->leaves &&
-            (row->said != CONTROL_SAID_BYE) && !may_be_listed(c, row))
-            return true;
+        if (control_is_awaited(row) && !row->leaves && !may_be_listed(c, row)) return true;
     }
     return false;
 }
@@ -51,15 +46,15 @@ static bool is_anybody_missed(const struct gf_coordinator *c)
  * ended the job. */
 static bool end_unless_enough(struct gf_coordinator *c)
 {
-    holding holds = (c->number == 0) ? HOLDS_WEIGHTS : holding_of(c);
+    holding holds = !control_has_begun(c) ? HOLDS_WEIGHTS : holding_of(c);
     if (holds == HOLDS_WEIGHTS) return true;
     if (is_anybody_missed(c) && (c->now_ns - c->left_ns < c->terms.join_timeout_ns)) return false;
     if (holds == HOLDS_NOBODY)
-        gf_control_end(
+        gf_coordinator_end_job(
             c, GF_ERR_PEER, GF_RANK_NONE,
             "nobody of the generation under way is left: start the job anew from its checkpoint");
     else
-        gf_control_end(
+        gf_coordinator_end_job(
             c, GF_ERR_DATA, GF_RANK_NONE,
             "all ranks that held whole weights have ended: start the job anew from its checkpoint");
     return false;
@@ -75,8 +70,8 @@ static void leavers_go(struct gf_coordinator *c)
         if (!control_is_here(row) || !row->leaves || (row->said != CONTROL_SAID_READY)) continue;
         char name[CONTROL_NAME_BYTES];
         row->said = CONTROL_SAID_BYE;
-        gf_control_post(row, CONTROL_ALL_GONE);
-        gf_log_line(&c->setup.log, GF_LOG_INFO, "%s leaves", gf_control_name(row, name));
+        gf_coordinator_post(row, CONTROL_ALL_GONE);
+        gf_log_line(&c->setup.log, GF_LOG_INFO, "%s leaves", gf_coordinator_name(row, name));
     }
 }
 
@@ -127,11 +122,11 @@ static void endpoint_ask(const struct gf_coordinator *c, struct control_row *row
     if (!control_is_listed(c, row) || control_endpoint_is_here(c, row)) row->asked_ns = c->now_ns;
 }
 
-void gf_control_list_make(struct gf_coordinator *c)
+void gf_coordinator_list_make(struct gf_coordinator *c)
 {
     uint32_t world = 0;
-    if (c->number != 0) leaver_keep(c);
-    if (gf_control_end_if_closed(c) || !end_unless_enough(c)) return;
+    if (control_has_begun(c)) leaver_keep(c);
+    if (gf_coordinator_end_if_closed(c) || !end_unless_enough(c)) return;
     leavers_go(c);
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         struct control_row *row = &c->rows[id];
@@ -150,15 +145,15 @@ void gf_control_list_make(struct gf_coordinator *c)
         row->next_rank = rank;
         row->endpoint_for = 0;
         row->pending &= ~(1u << CONTROL_GO | 1u << CONTROL_ERROR);
-        gf_control_post(row, CONTROL_LIST);
+        gf_coordinator_post(row, CONTROL_LIST);
     }
     c->next_world = world;
     c->network = network_choose(c);
     /* If the first list is given up, all are awaited as long once more; after another one they are
      * not: else a rank that ends on each of them would keep all waiting, and never be named. */
-    if ((c->number == 0) && !c->has_listed) c->since_ns = c->now_ns;
+    if (!control_has_begun(c) && !c->has_listed) c->since_ns = c->now_ns;
     c->has_listed = true;
-    gf_control_enter(c, GF_COORDINATOR_GATHER);
+    gf_coordinator_enter(c, GF_COORDINATOR_GATHER);
 }
 
 /* ---- a list is out ---- */
@@ -168,7 +163,7 @@ static uint64_t endpoint_ns(const struct gf_coordinator *c)
 {
     uint64_t part_ns = c->terms.join_timeout_ns / 4;
     uint64_t broken_ns = c->terms.keepalive_ns + CONTROL_BROKEN_NS;
-    if (c->number == 0) return c->terms.join_timeout_ns;
+    if (!control_has_begun(c)) return c->terms.join_timeout_ns;
     return (part_ns < broken_ns) ? broken_ns : part_ns;
 }
 
@@ -183,7 +178,7 @@ static bool late_leave(struct gf_coordinator *c)
 {
     const uint32_t host = c->setup.host_id;
     if ((host != GF_RANK_NONE) && endpoint_is_late(c, &c->rows[host])) {
-        (void)gf_control_end_if_host_is_late(c); /* it is awaited, or the job ends */
+        (void)gf_coordinator_end_if_host_is_late(c); /* it is awaited, or the job ends */
         return false;
     }
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
@@ -199,7 +194,7 @@ static bool late_leave(struct gf_coordinator *c)
         if (!is_whole || !row->waits) continue;
         if (row->connection != CONTROL_NONE) {
             c->channel->driver->drop(c->channel, row->connection);
-            gf_control_lost(c, row);
+            gf_coordinator_lost(c, row);
         }
         row->waits = false;
     }
@@ -209,17 +204,17 @@ static bool late_leave(struct gf_coordinator *c)
 /* Of the list some have ended, or are late: a new one without them, which costs a number. */
 static void list_again(struct gf_coordinator *c, bool late)
 {
-    if (!late || late_leave(c)) gf_control_list_make(c);
+    if (!late || late_leave(c)) gf_coordinator_list_make(c);
 }
 
-void gf_control_gather_poll(struct gf_coordinator *c)
+void gf_coordinator_gather_poll(struct gf_coordinator *c)
 {
-    if ((c->number == 0) && gf_control_end_if_first_died(c)) return;
+    if (!control_has_begun(c) && gf_coordinator_end_if_first_died(c)) return;
     if (!c->listing) { /* the first list */
-        if (gf_control_first_is_whole(c))
-            gf_control_list_make(c);
+        if (gf_coordinator_first_is_whole(c))
+            gf_coordinator_list_make(c);
         else if (c->now_ns - c->since_ns >= c->terms.join_timeout_ns)
-            gf_control_end_first_join(c);
+            gf_coordinator_end_first_join(c);
         return;
     }
     uint32_t lack = 0;
@@ -227,17 +222,16 @@ void gf_control_gather_poll(struct gf_coordinator *c)
     bool ended = false;
     for (uint32_t rank = 0; rank < c->next_world; rank++) {
         const struct control_row *row = &c->rows[c->next_ids[rank]];
-        bool goes_on = row->waits || (control_is_member(row) && (row->said != CONTROL_SAID_BYE));
-        if (row->ended || !control_is_listed(c, row) || !goes_on) ended = true;
+        if (!control_is_listed(c, row) || !(row->waits || control_is_active(row))) ended = true;
         lack += control_endpoint_is_here(c, row) ? 0u : 1u;
         late = late || endpoint_is_late(c, row);
     }
     if ((lack == 0) && !ended)
-        gf_control_generation_begin(c);
-    else if ((c->number == 0) && ended)
+        gf_coordinator_generation_begin(c);
+    else if (!control_has_begun(c) && ended)
         c->listing = false; /* all are awaited once more */
-    else if ((c->number == 0) && late)
-        gf_control_end_first_join(c);
+    else if (!control_has_begun(c) && late)
+        gf_coordinator_end_first_join(c);
     else if (ended || late)
         list_again(c, late);
 }

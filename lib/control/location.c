@@ -5,7 +5,8 @@
 #include <stdio.h>
 
 /* Launchers, and gf-coordinator --status, know a process by the rank that it was started as. */
-const char *gf_control_started(const struct control_row *row, char text_out[CONTROL_STARTED_BYTES])
+const char *gf_coordinator_started(const struct control_row *row,
+                                   char text_out[CONTROL_STARTED_BYTES])
 {
     text_out[0] = '\0';
     if (row->offer.id != row->rank)
@@ -13,7 +14,7 @@ const char *gf_control_started(const struct control_row *row, char text_out[CONT
     return text_out;
 }
 
-const char *gf_control_name(const struct control_row *row, char text_out[CONTROL_NAME_BYTES])
+const char *gf_coordinator_name(const struct control_row *row, char text_out[CONTROL_NAME_BYTES])
 {
     if (control_is_member(row))
         (void)snprintf(text_out, CONTROL_NAME_BYTES, "member %u (rank %u)", row->offer.id,
@@ -23,7 +24,8 @@ const char *gf_control_name(const struct control_row *row, char text_out[CONTROL
     return text_out;
 }
 
-void gf_control_location(const struct control_report *report, char text_out[CONTROL_LOCATION_BYTES])
+void gf_coordinator_location(const struct control_report *report,
+                             char text_out[CONTROL_LOCATION_BYTES])
 {
     bool runs = (report->operation != GF_OPERATION_NONE);
     int wrote = snprintf(text_out, CONTROL_LOCATION_BYTES, "step %" PRIu64 ", %s%s", report->step,
@@ -52,12 +54,12 @@ static const struct control_row *furthest_of(const struct gf_coordinator *c,
     return furthest;
 }
 
-void gf_control_loss_describe(const struct gf_coordinator *c, const struct control_row *row,
-                              const char *fate, struct gf_error *error_out)
+void gf_coordinator_loss_describe(const struct gf_coordinator *c, const struct control_row *row,
+                                  const char *fate, struct gf_error *error_out)
 {
     char location[CONTROL_LOCATION_BYTES];
     char text[CONTROL_STARTED_BYTES];
-    const char *started = gf_control_started(row, text);
+    const char *started = gf_coordinator_started(row, text);
     const struct control_row *other = furthest_of(c, row);
     const bool reported = (row->heard_report_ns != 0);
     /* Each step ends by all votes: it was in that of the others. */
@@ -66,7 +68,7 @@ void gf_control_loss_describe(const struct gf_coordinator *c, const struct contr
     error_out->step = at->report.step;
     error_out->operation = (gf_operation)at->report.operation;
     error_out->tensor = at->report.tensor;
-    gf_control_location(&at->report, location);
+    gf_coordinator_location(&at->report, location);
     if (at != row)
         (void)snprintf(error_out->text, sizeof error_out->text,
                        "rank %u%s %s%s%.55s; rank %u was in %s", row->rank, started, fate,

@@ -97,7 +97,7 @@ static void clock_go(struct gf_member *member, uint64_t now_ns)
     member->heard_ns += nap_ns;
     member->since_ns += nap_ns;
     member->now_ns = now_ns;
-    gf_member_report_follow(member, gap_ns);
+    gf_member_report_follow(member);
 }
 
 gf_member_state gf_member_poll(struct gf_member *member, uint64_t now_ns)
@@ -227,34 +227,15 @@ void gf_member_bye(struct gf_member *member)
     gf_member_flush(member);
 }
 
-/* A program that hangs in a loop of heartbeats is found out. It is told once in each place: the
- * error of the others says that this rank computes, which its program may have said all the
- * time. */
-static bool patience_is_spent(struct gf_member *member)
-{
-    uint64_t limit_ns = member->setup.patience_ns;
-    if ((limit_ns == 0) || (member->now_ns - member->moved_ns <= limit_ns)) return false;
-    if (member->spent_ns == member->moved_ns) return true;
-    member->spent_ns = member->moved_ns;
-    if (member->generation.world > 1)
-        gf_log_line(&member->setup.log, GF_LOG_WARN,
-                    "rank %u: gf_heartbeat() counts no more, as no operation has begun here for "
-                    "exchange.patience (%.1f s): who waits for this rank gives up exchange.timeout "
-                    "later",
-                    member->generation.rank, (double)limit_ns / 1e9);
-    return true;
-}
-
 void gf_member_heartbeat(struct gf_member *member, uint64_t now_ns, uint64_t patience_ns)
 {
     uint64_t timeout_ns = member->setup.terms.exchange_timeout_ns;
     clock_go(member, now_ns);
     if (member->state != GF_MEMBER_WORKS) return;
-    if (patience_is_spent(member)) return;
     member->beat_ns = (now_ns > 0) ? now_ns : 1;
     member->beat_for_ns = (patience_ns < timeout_ns) ? patience_ns : timeout_ns;
-    (void)gf_control_patience_take(&member->patience, now_ns, timeout_ns, member->beat_for_ns,
-                                   gf_member_first_unbegun(member));
+    (void)gf_patience_take(&member->patience, now_ns, timeout_ns, member->beat_for_ns,
+                           gf_member_first_unbegun(member));
     if (!member->connected || (now_ns - member->status_ns < MEMBER_STATUS_NS)) return;
     member->pending |= 1u << CONTROL_STATUS;
     gf_member_flush(member);
@@ -263,7 +244,7 @@ void gf_member_heartbeat(struct gf_member *member, uint64_t now_ns, uint64_t pat
 uint64_t gf_member_patience(const struct gf_member *member, uint64_t now_ns, uint64_t *from_out)
 {
     *from_out = member->patience.from;
-    return gf_control_patience_left(&member->patience, now_ns);
+    return gf_patience_left(&member->patience, now_ns);
 }
 
 bool gf_member_flushed(const struct gf_member *member)

@@ -36,8 +36,6 @@ struct gf_member_setup {
     /* The first operation that this rank has not begun; asked at heartbeats. NULL: 0. */
     uint64_t (*begun)(void *edges_of);
     void *edges_of;
-    /* Heartbeats count no more once it has stood in one place for so long; 0: no limit. */
-    uint64_t patience_ns;
     struct gf_log log;
 };
 

@@ -14,25 +14,8 @@ static bool same_location(const struct control_report *a, const struct control_r
     return (a->step == b->step) && (a->sequence == b->sequence) && (a->operation == b->operation);
 }
 
-/* Its own clock is the evidence that it did not poll while the others waited. Of an answer it
- * counts for a quarter of exchange.timeout: who computed as long, but before the others began to
- * wait, is not late. */
-static void away_check(struct gf_member *member, uint64_t gap_ns)
+void gf_member_report_follow(struct gf_member *member)
 {
-    if (gap_ns < member->setup.terms.exchange_timeout_ns / 4 * 3) return;
-    member->away_ns = member->now_ns;
-    member->away_for_ns = gap_ns;
-}
-
-static uint64_t unpolled_ns(const struct gf_member *member)
-{
-    uint64_t since_ns = member->now_ns - member->away_ns;
-    return (since_ns <= member->setup.terms.exchange_timeout_ns / 4) ? member->away_for_ns : 0;
-}
-
-void gf_member_report_follow(struct gf_member *member, uint64_t gap_ns)
-{
-    away_check(member, gap_ns);
     if (member->report.waits_for != GF_RANK_NONE) member->waited_ns = member->now_ns;
     if (same_location(&member->report, &member->moved)) return;
     member->moved = member->report;
@@ -101,7 +84,6 @@ static void report_put(struct gf_member *member, struct gf_put *put, uint32_t in
     report.inquiry = inquiry;
     report.unmoved_ns = member->now_ns - member->moved_ns;
     report.free_ns = member->now_ns - member->waited_ns;
-    report.unpolled_ns = unpolled_ns(member);
     report.patience_ns = patience_own(member);
     report.patience_from = (report.patience_ns == 0) ? 0 : gf_member_first_unbegun(member);
     if ((setup->tensor_name != NULL) && (report.tensor != GF_TENSOR_NONE))
@@ -109,7 +91,7 @@ static void report_put(struct gf_member *member, struct gf_put *put, uint32_t in
     (void)snprintf(report.tensor_name, sizeof report.tensor_name, "%.31s",
                    (name == NULL) ? "" : name);
     if (inquiry != 0) gf_member_edges_ask(member, &member->fault.error, &report.edges);
-    gf_control_report_walk(&(struct gf_walk){.put = put}, &report);
+    gf_frame_report_walk(&(struct gf_walk){.put = put}, &report);
 }
 
 static void endpoint_put(struct gf_member *member, struct gf_put *put)
@@ -120,7 +102,7 @@ static void endpoint_put(struct gf_member *member, struct gf_put *put)
                                   .total = (uint32_t)member->endpoint_bytes,
                                   .at = (uint32_t)member->endpoint_sent,
                                   .bytes = (uint32_t)((left < room) ? left : room)};
-    gf_control_piece_walk(&(struct gf_walk){.put = put}, &piece);
+    gf_frame_piece_walk(&(struct gf_walk){.put = put}, &piece);
     gf_put_bytes(put, member->own + piece.at, piece.bytes);
 }
 
@@ -134,7 +116,7 @@ static void offer_put(struct gf_member *member, struct gf_put *put)
                                   .standing = member->standing,
                                   .terms = member->setup.terms,
                                   .values = member->setup.values};
-    gf_control_offer_walk(&(struct gf_walk){.put = put}, &offer);
+    gf_frame_offer_walk(&(struct gf_walk){.put = put}, &offer);
 }
 
 /* The number of the generation, or the list, that a word is of, then the word. */
@@ -151,8 +133,8 @@ static void word_put(struct gf_member *member, control_frame frame, struct gf_pu
     case CONTROL_ENDPOINT: endpoint_put(member, put); break;
     case CONTROL_STATUS: report_put(member, put, 0); break;
     case CONTROL_POSITION: report_put(member, put, member->inquiry); break;
-    case CONTROL_FAULT: gf_control_fault_walk(&walk, &member->fault); break;
-    case CONTROL_READY: gf_control_ready_walk(&walk, &member->ready); break;
+    case CONTROL_FAULT: gf_frame_fault_walk(&walk, &member->fault); break;
+    case CONTROL_READY: gf_frame_ready_walk(&walk, &member->ready); break;
     case CONTROL_BYE: gf_walk_u64(&walk, &member->report.step); break;
     case CONTROL_OFFER: /* above */
     case CONTROL_LIST:

@@ -30,10 +30,7 @@ struct gf_member {
     uint64_t beat_ns;     /* its last heartbeat; 0: none in this generation */
     uint64_t beat_for_ns; /* .. asks to be awaited for so long */
     uint64_t waited_ns;   /* when it waited for somebody last */
-    uint64_t away_ns;     /* the end of the last time in which it did not poll, */
-    uint64_t away_for_ns; /* and how long that was */
-    uint64_t moved_ns;    /* since when it stands in one place, */
-    uint64_t spent_ns;    /* and in which its heartbeats count no more */
+    uint64_t moved_ns;    /* since when it stands in one place */
     struct control_patience patience;
     struct control_closed closed;
     struct control_waiting awaits;
@@ -50,7 +47,6 @@ struct gf_member {
     struct control_standing standing;
     struct gf_generation generation; /* under way */
     struct gf_generation listed;     /* to come */
-    uint64_t listed_hash;
     bool endpoint_due;
     size_t endpoint_bytes, endpoint_sent;
     uint32_t go_rank, go_at;  /* next expected */
@@ -83,8 +79,8 @@ __attribute__((format(printf, 4, 5))) void gf_member_end(struct gf_member *membe
 void gf_member_events_take(struct gf_member *member);
 
 /* ---- member_send.c ---- */
-/* Follows the report, which the owner keeps up to date; gap_ns: since the last poll. */
-void gf_member_report_follow(struct gf_member *member, uint64_t gap_ns);
+/* Follows the report, which the owner keeps up to date. */
+void gf_member_report_follow(struct gf_member *member);
 void gf_member_status_post(struct gf_member *member); /* .. where it is time to */
 /* What its link says now, and what it has failed for. */
 void gf_member_edges_ask(const struct gf_member *member, const struct gf_error *seen,

@@ -10,7 +10,7 @@
 static void list_take(struct gf_member *member, struct gf_get *get)
 {
     struct control_list list = {0};
-    gf_control_list_walk(&(struct gf_walk){.get = get}, &list);
+    gf_frame_list_walk(&(struct gf_walk){.get = get}, &list);
     bool awaited = (member->state == GF_MEMBER_JOINING) || (member->state == GF_MEMBER_READY) ||
                    (member->state == GF_MEMBER_LISTED);
     if (get->bad || (list.world > member->setup.id_count) || (list.rank >= list.world) ||
@@ -40,6 +40,8 @@ static void list_take(struct gf_member *member, struct gf_get *get)
 
 static void generation_begin(struct gf_member *member, const struct control_go *go)
 {
+    const struct gf_error seen = member->fault.error;
+    const bool ends = member->fault.ends;
     member->generation = member->listed;
     member->generation.lead = go->lead;
     member->generation.lags = go->lags;
@@ -55,19 +57,20 @@ static void generation_begin(struct gf_member *member, const struct control_go *
     member->error = (struct gf_error){.peer = GF_RANK_NONE, .tensor = GF_TENSOR_NONE};
     member->report = (struct control_report){.waits_for = GF_RANK_NONE, .tensor = GF_TENSOR_NONE};
     member->pending &= 1u << CONTROL_OFFER;
-    member->beat_ns = member->spent_ns = 0;
+    member->beat_ns = 0;
     member->moved_ns = member->now_ns;
     member->patience = (struct control_patience){0};
     member->fault = (struct control_fault){.error.peer = GF_RANK_NONE};
     member->moved = member->reported = member->report;
     member->closed.rank = GF_RANK_NONE;
     gf_member_enter(member, GF_MEMBER_WORKS);
+    if (ends) gf_member_fault(member, &seen, true); /* it was said before, and still holds */
 }
 
 static void go_take(struct gf_member *member, struct gf_get *get)
 {
     struct control_go go = {0};
-    gf_control_go_walk(&(struct gf_walk){.get = get}, &go);
+    gf_frame_go_walk(&(struct gf_walk){.get = get}, &go);
     if (get->bad || (member->state != GF_MEMBER_LISTED) || (go.number != member->listed.number))
         return;
     if (go.lead >= member->listed.world) {
@@ -76,7 +79,7 @@ static void go_take(struct gf_member *member, struct gf_get *get)
     }
     while (get->left > 0) {
         struct control_piece piece = {0};
-        gf_control_piece_walk(&(struct gf_walk){.get = get}, &piece);
+        gf_frame_piece_walk(&(struct gf_walk){.get = get}, &piece);
         const unsigned char *bytes = gf_get_bytes(get, piece.bytes);
         if (get->bad || (piece.rank != member->go_rank) || (piece.at != member->go_at) ||
             (piece.rank >= member->listed.world) ||
@@ -110,7 +113,7 @@ static void location_mend(const struct gf_member *member, struct gf_error *error
 static void finding_take(struct gf_member *member, struct gf_get *get)
 {
     struct control_finding finding = {0};
-    gf_control_finding_walk(&(struct gf_walk){.get = get}, &finding);
+    gf_frame_finding_walk(&(struct gf_walk){.get = get}, &finding);
     if (get->bad) return;
     if (member->generation.number != 0) location_mend(member, &finding.error);
     if ((member->state == GF_MEMBER_CLOSING) && !finding.may_go_on) {
@@ -134,7 +137,7 @@ static void finding_take(struct gf_member *member, struct gf_get *get)
 static void refusal_take(struct gf_member *member, struct gf_get *get)
 {
     struct control_refusal refusal = {0};
-    gf_control_refusal_walk(&(struct gf_walk){.get = get}, &refusal);
+    gf_frame_refusal_walk(&(struct gf_walk){.get = get}, &refusal);
     bool is_rank = (refusal.peer == GF_RANK_NONE) || (refusal.peer < member->setup.id_count);
     get->bad = get->bad || !is_rank;
     if (get->bad) return;
@@ -155,7 +158,7 @@ static bool may_leave(const struct gf_member *member)
 static void waiting_take(struct gf_member *member, struct gf_get *get)
 {
     struct control_waiting waiting = {.awaited = GF_RANK_NONE};
-    gf_control_waiting_walk(&(struct gf_walk){.get = get}, &waiting);
+    gf_frame_waiting_walk(&(struct gf_walk){.get = get}, &waiting);
     if (get->bad) return;
     if ((waiting.refused[0] != '\0') && (strcmp(waiting.refused, member->awaits.refused) != 0))
         gf_log_line(&member->setup.log, GF_LOG_WARN,
@@ -170,8 +173,8 @@ static void patience_take(struct gf_member *member, struct gf_get *get)
     uint64_t patience_ns = gf_get_u64_bytes(get, 8);
     uint64_t from = gf_get_u64_bytes(get, 8);
     if (!get->bad)
-        (void)gf_control_patience_take(&member->patience, member->now_ns,
-                                       member->setup.terms.exchange_timeout_ns, patience_ns, from);
+        (void)gf_patience_take(&member->patience, member->now_ns,
+                               member->setup.terms.exchange_timeout_ns, patience_ns, from);
 }
 
 static void ask_take(struct gf_member *member, struct gf_get *get)
@@ -185,7 +188,7 @@ static void ask_take(struct gf_member *member, struct gf_get *get)
 static void closed_take(struct gf_member *member, struct gf_get *get)
 {
     struct control_closed closed = {.rank = GF_RANK_NONE};
-    gf_control_closed_walk(&(struct gf_walk){.get = get}, &closed);
+    gf_frame_closed_walk(&(struct gf_walk){.get = get}, &closed);
     if (!get->bad && (closed.rank < member->generation.world)) member->closed = closed;
 }
 
@@ -243,6 +246,9 @@ static void connected_take(struct gf_member *member)
     case GF_MEMBER_CLOSING: member->pending |= 1u << CONTROL_BYE; break;
     default: break;
     }
+    /* Said in whatever state; the coordinator may not have heard it. */
+    if (member->fault.ends && (member->state < GF_MEMBER_CLOSING))
+        member->pending |= 1u << CONTROL_FAULT;
 }
 
 static void ended_take(struct gf_member *member, const struct gf_channel_event *event)

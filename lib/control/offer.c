@@ -145,8 +145,9 @@ static bool tensors_difference(const struct control_offer *first,
     return true;
 }
 
-bool gf_offer_difference(const struct control_offer *first, const struct control_offer *second,
-                         char *text_out, size_t bytes)
+bool gf_coordinator_offer_difference(const struct control_offer *first,
+                                     const struct control_offer *second, char *text_out,
+                                     size_t bytes)
 {
     const struct gf_offer *a = &first->values;
     const struct gf_offer *b = &second->values;

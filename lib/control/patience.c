@@ -6,8 +6,8 @@
 /* Of two ranks that ask the one that has begun less asks for all that the other one does. It is the
  * one to follow until it has asked for nothing for half of the timeout; what it asked for holds
  * longer. The others hear of it when it is worth a frame to each: an eighth of the timeout more. */
-bool gf_control_patience_take(struct control_patience *patience, uint64_t now_ns,
-                              uint64_t timeout_ns, uint64_t patience_ns, uint64_t from)
+bool gf_patience_take(struct control_patience *patience, uint64_t now_ns, uint64_t timeout_ns,
+                      uint64_t patience_ns, uint64_t from)
 {
     if (patience_ns > timeout_ns) patience_ns = timeout_ns;
     uint64_t until_ns = now_ns + patience_ns;
@@ -20,7 +20,7 @@ bool gf_control_patience_take(struct control_patience *patience, uint64_t now_ns
     return true;
 }
 
-uint64_t gf_control_patience_left(const struct control_patience *patience, uint64_t now_ns)
+uint64_t gf_patience_left(const struct control_patience *patience, uint64_t now_ns)
 {
     return (patience->until_ns > now_ns) ? patience->until_ns - now_ns : 0;
 }

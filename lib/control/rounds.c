@@ -18,9 +18,10 @@
 #define ROUNDS_MIN_NS UINT64_C(1500000000)
 #define ROUND_EDGES_NS UINT64_C(250000000) /* from one question for edges to the next */
 
-void gf_control_rounds_begin(struct gf_coordinator *c)
+void gf_coordinator_rounds_begin(struct gf_coordinator *c)
 {
-    c->rounds = 0;
+    c->inquiry_phase = CONTROL_INQUIRY_ASKED;
+    c->rounds_left = ROUNDS;
     c->round_ns = c->edges_ns = c->now_ns;
     c->edges_known = 0;
     c->inquiry_first = c->inquiry;
@@ -33,36 +34,40 @@ void gf_control_rounds_begin(struct gf_coordinator *c)
 
 static bool is_asked(const struct gf_coordinator *c, const struct control_row *row)
 {
-    return control_is_active(row) && (row->said != CONTROL_SAID_READY) &&
-           (row->connection != CONTROL_NONE) && (c->now_ns >= row->patience_ns);
+    return control_is_at_work(row) && (row->connection != CONTROL_NONE) &&
+           (c->now_ns >= row->patience_ns);
 }
 
-bool gf_control_rounds_go_on(struct gf_coordinator *c)
+bool gf_coordinator_rounds_go_on(struct gf_coordinator *c)
 {
     uint64_t span_ns = c->terms.exchange_timeout_ns / 4 * 3;
     bool is_known = false;
     if (span_ns < ROUNDS_MIN_NS) span_ns = ROUNDS_MIN_NS;
-    if (c->rounds > ROUNDS) return false; /* all are over, and counted */
-    if ((c->rounds > 0) && (c->now_ns - c->round_ns < span_ns / ROUNDS)) return true;
+    bool is_round = (c->inquiry_phase == CONTROL_INQUIRY_ROUNDS);
+    if (is_round && (c->now_ns - c->round_ns < span_ns / ROUNDS)) return true;
     for (uint32_t rank = 0; rank < c->world; rank++) {
         struct control_row *row = &c->rows[c->rank_ids[rank]];
         if (is_asked(c, row) && !row->replied) row->slow_replies++;
         row->replied = false;
         is_known = is_known || (row->report.edges.count > 0);
     }
-    c->rounds++;
-    if (c->rounds > ROUNDS) return false;
-    if (is_known && (c->rounds < ROUNDS - ROUNDS_LAST)) c->rounds = ROUNDS - ROUNDS_LAST;
+    if (c->rounds_left == 0) {
+        c->inquiry_phase = CONTROL_INQUIRY_OVER;
+        return false;
+    }
+    c->inquiry_phase = CONTROL_INQUIRY_ROUNDS;
+    c->rounds_left--;
+    if (is_known && (c->rounds_left > ROUNDS_LAST)) c->rounds_left = ROUNDS_LAST;
     c->round_ns = c->now_ns;
     c->inquiry++;
-    gf_control_post_members(c, CONTROL_ASK);
+    gf_coordinator_post_members(c, CONTROL_ASK);
     return true;
 }
 
-bool gf_control_edges_pending(struct gf_coordinator *c)
+bool gf_coordinator_edges_pending(struct gf_coordinator *c)
 {
     bool even = false;
-    uint32_t known = gf_control_edges_known(c, &even);
+    uint32_t known = gf_coordinator_edges_known(c, &even);
     uint64_t most_ns = c->terms.exchange_timeout_ns;
     if (!c->terms.elastic || (c->world < 3))
         return false; /* nobody goes on, or it is the one edge */
@@ -74,11 +79,11 @@ bool gf_control_edges_pending(struct gf_coordinator *c)
     if (c->now_ns - c->round_ns < ROUND_EDGES_NS) return true;
     c->round_ns = c->now_ns;
     c->inquiry++;
-    gf_control_post_members(c, CONTROL_ASK);
+    gf_coordinator_post_members(c, CONTROL_ASK);
     return true;
 }
 
-struct control_row *gf_control_slow_find(struct gf_coordinator *c)
+struct control_row *gf_coordinator_slow_find(struct gf_coordinator *c)
 {
     struct control_row *latest = NULL;
     uint32_t count = 0;

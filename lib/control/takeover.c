@@ -6,7 +6,7 @@
 
 /* Before a takeover: somebody who is here was of a generation, so the job runs, and what is wrong
  * with a process that is of none ends that one alone. */
-bool gf_control_job_may_run(const struct gf_coordinator *c)
+bool gf_coordinator_job_may_run(const struct gf_coordinator *c)
 {
     for (uint32_t id = 0; id < c->setup.id_count; id++)
         if (c->rows[id].waits && (c->rows[id].offer.standing.generation != 0)) return true;
@@ -15,11 +15,11 @@ bool gf_control_job_may_run(const struct gf_coordinator *c)
 
 /* A process of another generation than the one under way waits once it is READY: it may still work,
  * and hears that it was left out. */
-void gf_control_left_out_tell(struct control_row *row)
+void gf_coordinator_left_out_tell(struct control_row *row)
 {
     if (control_is_member(row) || (row->offer.standing.generation == 0)) return;
     row->waits = false;
-    gf_control_post(row, CONTROL_ERROR);
+    gf_coordinator_post(row, CONTROL_ERROR);
 }
 
 /* Is each process of the generation of this standing connected, and says the same? Then rank_ids[]
@@ -36,14 +36,14 @@ static bool is_complete(struct gf_coordinator *c, const struct control_standing 
         if (!is_known || (standing->generation != of->generation)) continue;
         if ((standing->list_hash != of->list_hash) || (standing->rank != here)) continue;
         c->rank_ids[here++] = id;
-        list = gf_control_list_hash(list, id, row->process);
+        list = gf_frame_list_hash(list, id, row->process);
     }
     return (here == of->world) && (list == of->list_hash);
 }
 
 /* Somebody is READY after a failure that the others may not have heard of: another coordinator had
  * told it, or it is the first to be here again. */
-void gf_control_failure_check(struct gf_coordinator *c)
+void gf_coordinator_failure_check(struct gf_coordinator *c)
 {
     for (uint32_t rank = 0; rank < c->world; rank++) {
         const struct control_row *row = &c->rows[c->rank_ids[rank]];
@@ -51,7 +51,7 @@ void gf_control_failure_check(struct gf_coordinator *c)
         struct gf_error error = gf_coordinator_error(c, GF_ERR_PEER, GF_RANK_NONE);
         (void)snprintf(error.text, sizeof error.text, "rank %u begins a regroup after a failure",
                        row->rank);
-        gf_control_decide(c, &error, false);
+        gf_coordinator_decide(c, &error, false);
         return;
     }
 }
@@ -71,23 +71,25 @@ static void take_over(struct gf_coordinator *c, const struct control_standing *o
     }
     gf_log_line(&c->setup.log, GF_LOG_INFO, "generation %u of %u ranks was taken over", c->number,
                 c->world);
-    gf_control_enter(c, GF_COORDINATOR_RUN);
-    gf_control_failure_check(c);
+    gf_coordinator_enter(c, GF_COORDINATOR_RUN);
+    gf_coordinator_failure_check(c);
     for (uint32_t id = 0; id < c->setup.id_count; id++)
         if (c->rows[id].said != CONTROL_SAID_READY)
-            gf_control_left_out_tell(&c->rows[id]); /* else it waits */
-    if (c->is_fault_pending && (c->state == GF_COORDINATOR_RUN) && (c->seen_by < c->world))
-        gf_control_inquire(c, c->seen_by, &c->seen);
+            gf_coordinator_left_out_tell(&c->rows[id]); /* else it waits */
+    bool is_fault_of_this =
+        c->is_fault_pending && (c->seen_in == c->number) && (c->seen_by < c->world);
+    if (is_fault_of_this && (c->state == GF_COORDINATOR_RUN))
+        gf_coordinator_inquire(c, c->seen_by, &c->seen);
     /* Who had closed before said so to this coordinator, which could not tell it yet. */
     for (uint32_t rank = 0; rank < c->world; rank++) {
         const struct control_row *row = &c->rows[c->rank_ids[rank]];
-        if (control_is_member(row) && row->closes) gf_control_closed_tell(c, row);
+        if (control_is_member(row) && row->closes) gf_coordinator_closed_tell(c, row);
     }
 }
 
 /* With this offer, is its generation whole? A process that names a later one was let into it, and
  * no member of this one was: it has no weights of its own yet, so it comes in as one that waits. */
-void gf_control_takeover_try(struct gf_coordinator *c, const struct control_row *row)
+void gf_coordinator_takeover_try(struct gf_coordinator *c, const struct control_row *row)
 {
     const struct control_standing standing = row->offer.standing;
     if ((standing.generation != 0) && is_complete(c, &standing)) take_over(c, &standing);
@@ -116,7 +118,7 @@ static uint32_t standing_count(const struct gf_coordinator *c, uint32_t generati
 
 /* One that was begun anew can't know who has ended meanwhile: it takes a generation over from all
  * of its processes, or ends the job. */
-bool gf_control_end_takeover(struct gf_coordinator *c)
+bool gf_coordinator_end_takeover(struct gf_coordinator *c)
 {
     char text[240];
     uint32_t missing = 0;
@@ -144,6 +146,6 @@ bool gf_control_end_takeover(struct gf_coordinator *c)
         "ranks of generation %u, rank %d first, did not dial it within %.1f s. Begin the "
         "job anew from its checkpoint",
         missing, of.world, of.generation, (int)lowest, (double)c->terms.join_timeout_ns / 1e9);
-    gf_control_end(c, GF_ERR_PEER, lowest, text);
+    gf_coordinator_end_job(c, GF_ERR_PEER, lowest, text);
     return true;
 }

@@ -36,6 +36,20 @@ static void give_up(gf_context *gf)
     gf_control_fault(gf->control, &error, gf_steps(gf), true);
 }
 
+/* For whom it has waited in vain. */
+static void lateness_log(const gf_context *gf, const char *what)
+{
+    char whom[160] = "";
+    uint32_t rank;
+    const char *location = gf_control_waits_for(gf->control, &rank);
+    if (rank != GF_RANK_NONE)
+        (void)snprintf(whom, sizeof whom, ": rank %u is in %.127s", rank, location);
+    gf_log_line(
+        &gf->log, GF_LOG_WARN,
+        "gf_close: not all ranks have finished within exchange.timeout (%.1f s): rank %u%s%s",
+        (double)gf->config.exchange.timeout_ns * 1e-9, gf->rank, what, whom);
+}
+
 /* The others may still need what this rank has sent, so it makes progress until all have reported
  * that they leave. Where the coordinator runs here it waits for all ranks, because the job ends
  * with it. */
@@ -59,18 +73,11 @@ static gf_status leave_progress(gf_context *gf, void *arg)
         return GF_AGAIN;
     if (gf_control_hosts(gf->control)) {
         if (!gf->opening.leave_logged)
-            gf_log_line(&gf->log, GF_LOG_WARN,
-                        "gf_close: not all ranks have finished within exchange.timeout (%.1f s): "
-                        "rank %u, in whose process the coordinator runs, waits for them",
-                        (double)gf->config.exchange.timeout_ns * 1e-9, gf->rank);
+            lateness_log(gf, ", in whose process the coordinator runs, waits for them");
         gf->opening.leave_logged = true;
         return GF_AGAIN;
     }
-    gf_log_line(
-        &gf->log, GF_LOG_WARN,
-        "gf_close: not all ranks have finished within exchange.timeout (%.1f s): rank %u ends "
-        "alone",
-        (double)gf->config.exchange.timeout_ns * 1e-9, gf->rank);
+    lateness_log(gf, " ends alone");
     return GF_ERR_TIMEOUT;
 }
 

@@ -232,8 +232,7 @@ static gf_status list_take(gf_context *gf)
     }
     status = gf_generation_enter(gf, &to, &fault);
     if (status >= 0) return GF_AGAIN;
-    return (gf->link == NULL) ? gf_open_fail(gf, status, &fault)
-                              : gf_fail_fault(gf, &fault, GF_OPERATION_JOIN);
+    return gf_fail_fault(gf, &fault, GF_OPERATION_JOIN);
 }
 
 /* An error as of the coordinator, or of the member where that has lost it. */

@@ -223,7 +223,6 @@ __attribute__((noinline)) static gf_status control_open(const struct gf_layout *
     setup.begun = begun;
     setup.edges_of = gf;
     setup.offer = (struct gf_offer){.version = GF_VERSION,
-                                    .world = gf->world,
                                     .config_hash = gf_config_hash(&layout->config),
                                     .tensors_hash = gf->tensors_hash,
                                     .tensor_count = gf->tensor_count,

@@ -160,10 +160,6 @@ static gf_status endf(gf_context *gf, gf_status code, const char *text)
 
 static gf_status unlinked(gf_context *gf, const struct gf_fault *fault)
 {
-    if (gf->link == NULL) {
-        gf->change.state = GF_CHANGE_NONE;
-        return gf_open_fail(gf, fault->code, fault);
-    }
     bool device = (fault->code == GF_ERR_DEVICE);
     struct gf_error error = {.code = device ? GF_ERR_DEVICE : GF_ERR_SYSTEM,
                              .peer = GF_RANK_NONE,

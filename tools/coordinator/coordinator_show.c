@@ -48,7 +48,7 @@ static int shown_print(const struct gf_channel_event *event)
                    "each state of the coordinator has a name");
     static struct control_status shown;
     struct gf_get get = {.at = event->payload, .left = event->size_bytes};
-    gf_control_status_walk(&(struct gf_walk){.get = &get}, &shown);
+    gf_frame_status_walk(&(struct gf_walk){.get = &get}, &shown);
     if (get.bad || (shown.state >= sizeof states / sizeof states[0]) ||
         (shown.id_count > GF_WORLD_MAX)) {
         (void)fprintf(stderr, "gf-coordinator: an answer that is malformed: another version?\n");
