@@ -42,7 +42,7 @@ twice() { # RANKS VICTIM TRANSPORTS: it is killed again as soon as it has come b
 # All at once: the job begins anew from its checkpoint, with the line that it was started with.
 all_die() { # RANKS
     echo 'rendezvous = { keepalive = "500ms"; };' >"$scratch/cfg"
-    job_start "-n $1 --restart 1 --config $scratch/cfg" --steps 1000 --set link.idle=sleep \
+    job_start "-n $1 --restart 3 --config $scratch/cfg" --steps 1000 --set link.idle=sleep \
         --set rendezvous.join_timeout=60s --set rendezvous.keepalive=500ms || return 1
     # shellcheck disable=SC2046
     kill -KILL $(cat "$scratch"/pid.*)
