@@ -52,8 +52,8 @@ PLANTED = {  # a defect, after the number of its rule in the contract: its file 
                         " return false;\n",
                         "        (void)is_away;\n")],
     "2: a connection that broke is an end of its process":
-        ["coordinator_take", ("row->ended = !row->is_reset && (event->end != GF_CHANNEL_BROKE);",
-                              "row->ended = true;")],
+        ["coordinator_take", ("(event->end == GF_CHANNEL_BROKE) ? CONTROL_PROCESS_LIVES",
+                              "(event->end == GF_CHANNEL_BROKE) ? CONTROL_PROCESS_ENDED")],
     "3: a list without whole weights":
         ["list", ("if (row->progress.partial == 0) return HOLDS_WEIGHTS;", "return HOLDS_WEIGHTS;")],
     "3: an old list is told":

@@ -785,11 +785,12 @@ static uint64_t row_hash(uint64_t hash, const struct control_row *row, uint64_t 
 {
     const uint64_t words[] = {row->connection,
                               row->process,
-                              row->ended | row->waits << 1 | row->member << 2 | row->leaves << 3 |
+                              row->waits << 1 | row->member << 2 | row->leaves << 3 |
                                   row->planned << 4 | row->closes << 5 | row->gives_up << 6 |
                                   row->cut << 7 | row->out << 8 | row->has_heard << 9 |
                                   row->offer.rejoins << 10 | row->comes_in << 11 |
-                                  row->replied << 12 | row->is_reset << 13 | row->is_presumed << 14,
+                                  row->replied << 12,
+                              row->process_state,
                               row->slow_replies,
                               (row->connection == CONTROL_NONE) ? span(now_ns, row->broke_ns) : 0,
                               row->banned,

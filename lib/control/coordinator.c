@@ -153,7 +153,7 @@ static bool is_anybody_away(const struct gf_coordinator *c)
                        (age_ns < c->terms.join_timeout_ns / 2);
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         const struct control_row *row = &c->rows[id];
-        if (row->has_heard || row->ended || (row->connection != CONTROL_NONE)) continue;
+        if (row->has_heard || control_has_ended(row) || (row->connection != CONTROL_NONE)) continue;
         if (control_is_active(row) && (age_ns < CONTROL_BROKEN_NS)) return true;
         if (joins && (id < c->setup.world)) return true;
     }

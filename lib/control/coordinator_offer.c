@@ -52,7 +52,7 @@ static bool id_is_free(struct gf_coordinator *c, uint32_t connection,
                        const struct control_offer *offer)
 {
     struct control_row *row = &c->rows[offer->id];
-    bool lives = (row->process != 0) && (row->process != offer->process) && !row->ended;
+    bool lives = (row->process != 0) && (row->process != offer->process) && !control_has_ended(row);
     bool fresh =
         (row->connection != CONTROL_NONE) || (c->now_ns - row->broke_ns < c->terms.keepalive_ns);
     if (!lives || offer->rejoins || !fresh) return true;
@@ -79,15 +79,15 @@ static void row_take(struct gf_coordinator *c, uint32_t connection,
         c->channel->driver->drop(c->channel, row->connection);
     }
     if (row->process != offer->process) {
-        if ((row->process != 0) && !row->ended)
+        if ((row->process != 0) && !control_has_ended(row))
             (void)snprintf(row->how, sizeof row->how, "another process has come in its place");
-        row->ended = row->waits = row->closes = row->has_heard = false;
+        row->process_state = CONTROL_PROCESS_LIVES;
+        row->waits = row->closes = row->has_heard = false;
         row->answered = 0;
         row->listed = 0; /* another process was on the list */
         if (!row->member) row->said = CONTROL_SAID_NOTHING;
     }
-    if (row->is_presumed) row->ended = false;
-    row->is_reset = row->is_presumed = false;
+    if (row->process_state != CONTROL_PROCESS_ENDED) row->process_state = CONTROL_PROCESS_LIVES;
     /* What it had said to the coordinator before this one; READY it says again. */
     if (!control_has_begun(c)) {
         bool works = (offer->standing.said == CONTROL_SAID_NOTHING);

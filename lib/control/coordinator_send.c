@@ -77,8 +77,8 @@ static void finding_put(const struct gf_coordinator *c, const struct control_row
     bool is_member = control_is_member(row);
     bool banned = (row->banned == row->process);
     bool known = c->is_final || (is_member && (c->error.code != GF_OK));
-    struct control_finding finding = {.may_go_on = !c->is_final && !row->ended && !banned &&
-                                                   !(is_member && row->cut),
+    struct control_finding finding = {.may_go_on = !c->is_final && !control_has_ended(row) &&
+                                                   !banned && !(is_member && row->cut),
                                       .error = known    ? c->error
                                                : banned ? was_cut
                                                         : left_out};

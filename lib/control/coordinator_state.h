@@ -71,23 +71,32 @@ typedef enum control_row_state {
     CONTROL_ROW_LOST,   /* .. and a finding has */
 } control_row_state;
 
+/* What is known of the process that has an id. A process that has ended takes no part any more.
+ *
+ *     LIVES -> RESET           its kernel has reset its connection
+ *     RESET -> PRESUMED        it has not dialled again in time
+ *     RESET, PRESUMED -> LIVES it dials again
+ *     LIVES -> ENDED           a kernel or its launcher said so, or it did itself (gives_up, or BYE
+ *                              before the first generation: then it is still connected)
+ *     any -> LIVES             another process has the id */
+typedef enum control_process_state {
+    CONTROL_PROCESS_LIVES,
+    CONTROL_PROCESS_RESET,    /* it dials again, or has ended */
+    CONTROL_PROCESS_PRESUMED, /* it counts as ended, until it dials again */
+    CONTROL_PROCESS_ENDED,
+} control_process_state;
+
 /* A row for each member id: the process that has it, and what the generation under way knows it
  * as. Both, since a process that was started again may be here while the one before it is still
- * counted as a member that has died.
- *
- * A process has `ended` if a kernel or its launcher said so, or it said so itself (gives_up, or BYE
- * before the first generation; then it is still connected), or after a reset it is believed to have
- * (is_presumed), until it dials again. */
+ * counted as a member that has died. */
 struct control_row {
     /* the process that has this id now */
     uint32_t connection; /* CONTROL_NONE: none */
     uint64_t process;    /* 0: nobody has offered yet */
-    bool ended;          /* it takes no part any more: the head of this struct */
-    char how[56];        /* .. in its channel's words */
-    bool is_reset;       /* its kernel has reset its connection: it dials again, or has ended */
-    bool is_presumed;    /* .. and as it does not dial, it counts as ended until it does */
-    bool waits;          /* it fits, and is no member: it is of the next list */
-    uint64_t broke_ns;   /* when its connection broke, where there is none */
+    control_process_state process_state;
+    char how[56];      /* how it has ended, in its channel's words */
+    bool waits;        /* it fits, and is no member: it is of the next list */
+    uint64_t broke_ns; /* when its connection broke, where there is none */
     struct control_offer offer;
     uint64_t refused; /* the process that was refused last, which is logged once */
     uint64_t banned;  /* the process that was cut and shall not come in again; 0: none */
@@ -204,6 +213,10 @@ static inline bool control_has_begun(const struct gf_coordinator *c)
 {
     return c->number != 0;
 }
+static inline bool control_has_ended(const struct control_row *row)
+{
+    return row->process_state >= CONTROL_PROCESS_PRESUMED;
+}
 /* The process that the generation knows is the one that has the id. */
 static inline bool control_is_member(const struct control_row *row)
 {
@@ -214,10 +227,10 @@ static inline control_row_state control_row_state_of(const struct control_row *r
     static const control_row_state lives[] = {[CONTROL_SAID_NOTHING] = CONTROL_ROW_WORKS,
                                               [CONTROL_SAID_FAULT] = CONTROL_ROW_FAILED,
                                               [CONTROL_SAID_READY] = CONTROL_ROW_READY};
-    bool may_live = control_is_member(row) && row->is_presumed;
+    bool may_live = control_is_member(row) && (row->process_state == CONTROL_PROCESS_PRESUMED);
     if (!row->member) return CONTROL_ROW_NONE;
     if (row->said == CONTROL_SAID_BYE) return CONTROL_ROW_CLOSED;
-    if (!control_is_member(row) || row->ended)
+    if (!control_is_member(row) || control_has_ended(row))
         return (row->cut || (may_live && row->out)) ? CONTROL_ROW_LOST : CONTROL_ROW_DIED;
     if (row->cut) return CONTROL_ROW_CUT;
     if (row->out) return CONTROL_ROW_OUT;
@@ -243,7 +256,7 @@ static inline bool control_is_at_work(const struct control_row *row)
 /* It may still do something in its generation. */
 static inline bool control_is_here(const struct control_row *row)
 {
-    return control_is_member(row) && !row->ended && (row->connection != CONTROL_NONE);
+    return control_is_member(row) && !control_has_ended(row) && (row->connection != CONTROL_NONE);
 }
 /* Of the list that is out. */
 static inline bool control_is_listed(const struct gf_coordinator *c, const struct control_row *row)

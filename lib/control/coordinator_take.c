@@ -95,7 +95,8 @@ static void how_take(struct control_row *row, const char *text)
  * a regroup that changes the list alone, unless the coordinator ends with it. */
 static void end_hear(struct gf_coordinator *c, struct control_row *row, const struct gf_error *seen)
 {
-    row->ended = row->gives_up = true;
+    row->process_state = CONTROL_PROCESS_ENDED;
+    row->gives_up = true;
     how_take(row, seen->text);
     gf_coordinator_post(row, CONTROL_ERROR);
     switch (c->state) {
@@ -204,7 +205,7 @@ static bool bye_take(struct gf_coordinator *c, struct control_row *row, struct g
     if (get->bad) return false;
     gf_coordinator_bye_hear(c, row, step);
     if (control_has_begun(c) || (row->offer.standing.generation != 0)) return true;
-    row->ended = true; /* it joins no more */
+    row->process_state = CONTROL_PROCESS_ENDED; /* it joins no more */
     row->waits = false;
     row->said = CONTROL_SAID_NOTHING;
     gf_coordinator_post(row, CONTROL_ALL_GONE);
@@ -222,7 +223,7 @@ static bool left_out_take(struct gf_coordinator *c, struct control_row *row, uin
     if (kind == CONTROL_FAULT) gf_frame_fault_walk(&(struct gf_walk){.get = get}, &fault);
     if (get->bad) return false;
     if (fault.ends) {
-        row->ended = true;
+        row->process_state = CONTROL_PROCESS_ENDED;
         row->waits = false;
         how_take(row, fault.error.text);
         gf_coordinator_post(row, CONTROL_ERROR);
@@ -317,13 +318,15 @@ static void end_take(struct gf_coordinator *c, const struct gf_channel_event *ev
     if (id == CONTROL_NONE) return;
     row = &c->rows[id];
     const char *text = (event->text == NULL) ? "" : event->text;
-    if (!row->ended) {
-        row->is_reset = (event->end == GF_CHANNEL_RESET);
-        row->ended = !row->is_reset && (event->end != GF_CHANNEL_BROKE);
+    if (!control_has_ended(row)) {
+        row->process_state = (event->end == GF_CHANNEL_RESET)   ? CONTROL_PROCESS_RESET
+                             : (event->end == GF_CHANNEL_BROKE) ? CONTROL_PROCESS_LIVES
+                                                                : CONTROL_PROCESS_ENDED;
         (void)snprintf(row->how, sizeof row->how, "%.55s", text);
         if ((row->said != CONTROL_SAID_BYE) && !row->closes)
             gf_log_line(&c->setup.log, GF_LOG_INFO,
-                        row->ended ? "%s has ended: %s" : "the connection of %s broke: %s",
+                        control_has_ended(row) ? "%s has ended: %s"
+                                               : "the connection of %s broke: %s",
                         gf_coordinator_name(row, name), text);
     }
     gf_coordinator_lost(c, row);

@@ -11,7 +11,7 @@ void gf_coordinator_lost(struct gf_coordinator *c, struct control_row *row)
     row->connection = CONTROL_NONE;
     row->pending = 0;
     row->broke_ns = c->now_ns;
-    if (row->waits) row->waits = !row->ended && control_is_listed(c, row);
+    if (row->waits) row->waits = !control_has_ended(row) && control_is_listed(c, row);
 }
 
 /* ---- connections that were reset ---- */
@@ -35,9 +35,9 @@ void gf_coordinator_resets_check(struct gf_coordinator *c)
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         struct control_row *row = &c->rows[id];
         char name[CONTROL_NAME_BYTES];
-        if (!row->is_reset || row->ended || (row->connection != CONTROL_NONE)) continue;
+        if (row->process_state != CONTROL_PROCESS_RESET) continue;
         if (c->now_ns - row->broke_ns < reset_ns(c, row)) continue;
-        row->ended = row->is_presumed = true;
+        row->process_state = CONTROL_PROCESS_PRESUMED;
         row->waits = false;
         if (row->said != CONTROL_SAID_BYE)
             gf_log_line(&c->setup.log, GF_LOG_INFO,
@@ -56,7 +56,7 @@ bool gf_coordinator_deaths_check(struct gf_coordinator *c)
     uint32_t count = 0;
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         struct control_row *row = &c->rows[id];
-        bool may_live = control_is_member(row) && row->is_presumed;
+        bool may_live = control_is_member(row) && (row->process_state == CONTROL_PROCESS_PRESUMED);
         if (control_row_state_of(row) != CONTROL_ROW_DIED) continue;
         if (may_live)
             row->out = true;

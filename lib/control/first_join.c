@@ -12,8 +12,8 @@ bool gf_coordinator_first_is_whole(const struct gf_coordinator *c)
     bool may_live = !c->setup.is_first && (c->setup.id_count > c->setup.world);
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         const struct control_row *row = &c->rows[id];
-        bool is_away = (row->process != 0) && !row->ended && (row->connection == CONTROL_NONE) &&
-                       (c->now_ns - row->broke_ns < away_ns);
+        bool is_away = (row->process != 0) && !control_has_ended(row) &&
+                       (row->connection == CONTROL_NONE) && (c->now_ns - row->broke_ns < away_ns);
         /* One whose connection broke may still wait, of a list that was given up. */
         if ((id < c->setup.world) && (!row->waits || (row->connection == CONTROL_NONE)))
             return false;
@@ -64,7 +64,7 @@ void gf_coordinator_end_first_join(struct gf_coordinator *c)
     uint32_t named = missing_text(c, missing, sizeof missing);
     const struct control_row *row = (named == GF_RANK_NONE) ? NULL : &c->rows[named];
     const char *address = c->setup.address;
-    if ((row != NULL) && row->ended)
+    if ((row != NULL) && control_has_ended(row))
         (void)snprintf(how, sizeof how, ": rank %u ended while ranks were joining (%.55s)", named,
                        row->how);
     else if (c->channel->refused_count > 0)
@@ -86,7 +86,7 @@ bool gf_coordinator_end_if_first_died(struct gf_coordinator *c)
     for (uint32_t id = 0; id < c->setup.world; id++) {
         const struct control_row *row = &c->rows[id];
         char text[200];
-        bool died = row->ended && (row->process != 0);
+        bool died = control_has_ended(row) && (row->process != 0);
         if (!died || (row->offer.standing.generation != 0) || row->offer.terms.elastic) continue;
         if (row->closes)
             (void)snprintf(text, sizeof text, "rank %u closed before all ranks had joined", id);

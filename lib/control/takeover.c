@@ -32,7 +32,7 @@ static bool is_complete(struct gf_coordinator *c, const struct control_standing 
         const struct control_row *row = &c->rows[id];
         const struct control_standing *standing = &row->offer.standing;
         /* Who has said so to this coordinator and then ended has begun no later generation. */
-        bool is_known = (row->connection != CONTROL_NONE) || row->ended;
+        bool is_known = (row->connection != CONTROL_NONE) || control_has_ended(row);
         if (!is_known || (standing->generation != of->generation)) continue;
         if ((standing->list_hash != of->list_hash) || (standing->rank != here)) continue;
         c->rank_ids[here++] = id;
