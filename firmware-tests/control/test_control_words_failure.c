@@ -26,9 +26,7 @@ TEST(a_process_that_has_ended_is_told_to_the_others_at_once)
     words_turn();
     words_heard(0, "list 3 rank 0 of 2");
     words_heard(3, "list 3 rank 1 of 2 comes in");
-    control_words_endpoint(&words.peers[0], 3, 0);
-    control_words_endpoint(&words.peers[3], 3, 1);
-    words_turn();
+    words_two_endpoints(3, 0, 3);
     words_heard(0, "go 3 lead 0 steps 5 lags pieces 2; waiting 0");
     words_heard(3, "go 3 lead 0 steps 5 lags pieces 2; waiting 0");
     control_world_close(&words.world);
@@ -167,9 +165,7 @@ TEST(who_ends_as_a_generation_begins_is_named_in_it)
     words_say_ready(1, 1, 5, true, false);
     words_turn();
     words_turn();
-    control_words_endpoint(&words.peers[0], 2, 0);
-    control_words_endpoint(&words.peers[1], 2, 1);
-    words_turn();
+    words_two_endpoints(2, 0, 1);
     words_discard();
     words_say_end(1, 1);
     words_turn();

@@ -11,9 +11,7 @@ TEST(a_first_join)
     words_come(2);
     words_heard(0, "list 1 rank 0 of 3");
     words_heard(2, "list 1 rank 2 of 3; waiting 0");
-    control_words_endpoint(&words.peers[0], 1, 0);
-    control_words_endpoint(&words.peers[1], 1, 1);
-    words_turn();
+    words_two_endpoints(1, 0, 1);
     words_heard(0, "");
     control_words_endpoint(&words.peers[2], 1, 2);
     words_turn();
@@ -55,9 +53,7 @@ TEST(an_endpoint_may_be_said_again)
     words_all_listed(2);
     control_words_endpoint(&words.peers[0], 1, 0);
     words_turn();
-    control_words_endpoint(&words.peers[0], 1, 0);
-    control_words_endpoint(&words.peers[1], 1, 1);
-    words_turn();
+    words_two_endpoints(1, 0, 1);
     words_heard(0, "go 1 lead 0 steps 0 pieces 2; waiting 0");
     control_world_close(&words.world);
 }

@@ -54,9 +54,7 @@ TEST(who_leaves_hears_that_it_may)
     words_heard(0, "list 2 rank 0 of 2");
     words_heard(1, "all gone");
     words_heard(2, "list 2 rank 1 of 2");
-    control_words_endpoint(&words.peers[0], 2, 0);
-    control_words_endpoint(&words.peers[2], 2, 1);
-    words_turn();
+    words_two_endpoints(2, 0, 2);
     words_heard(0, "go 2 lead 0 steps 5 pieces 2; waiting 0");
     words_heard(1, "all gone");
     words_heard(2, "go 2 lead 0 steps 5 pieces 2; waiting 0");
@@ -74,9 +72,7 @@ TEST(who_leaves_with_the_last_whole_weights_stays_for_a_generation)
     words_turn();
     words_heard(0, "");
     words_heard(1, "");
-    control_words_endpoint(&words.peers[0], 2, 0);
-    control_words_endpoint(&words.peers[1], 2, 1);
-    words_turn();
+    words_two_endpoints(2, 0, 1);
     words_heard(0, "list 2 rank 0 of 2");
     words_heard(1, "list 2 rank 1 of 2");
     control_world_close(&words.world);

@@ -35,9 +35,7 @@ TEST(who_does_not_answer_is_left_out_and_waits)
     words_heard(0, "list 2 rank 0 of 2");
     words_heard(1, "list 2 rank 1 of 2");
     words_heard(2, "");
-    control_words_endpoint(&words.peers[0], 2, 0);
-    control_words_endpoint(&words.peers[1], 2, 1);
-    words_turn();
+    words_two_endpoints(2, 0, 1);
     words_heard(0, "go 2 lead 0 steps 5 lags pieces 2; waiting 0");
     words_heard(1, "go 2 lead 0 steps 5 lags pieces 2; waiting 0");
     words_heard(2, "error -7 peer -1 step 0 goes on: the other ranks went on without this one, as "
@@ -88,9 +86,7 @@ static void one_is_left_out(void)
     words_say_ready(0, 1, 5, false, false);
     words_say_ready(1, 1, 5, false, false);
     words_turn();
-    control_words_endpoint(&words.peers[0], 2, 0);
-    control_words_endpoint(&words.peers[1], 2, 1);
-    words_turn();
+    words_two_endpoints(2, 0, 1);
     words_discard();
 }
 
@@ -182,9 +178,7 @@ TEST(who_has_not_read_go_and_is_left_out_begins_anew)
     words_turn();
     words_heard(0, "list 2 rank 0 of 2");
     words_heard(1, "list 2 rank 1 of 2");
-    control_words_endpoint(&words.peers[0], 2, 0);
-    control_words_endpoint(&words.peers[1], 2, 1);
-    words_turn();
+    words_two_endpoints(2, 0, 1);
     words_heard(2, "waiting 0; ended");
     control_world_close(&words.world);
 }
@@ -217,9 +211,7 @@ TEST(who_was_cut_hears_so_and_stays_out)
     words_heard(0, "list 2 rank 0 of 2");
     words_heard(1, "list 2 rank 1 of 2");
     words_heard(2, "");
-    control_words_endpoint(&words.peers[0], 2, 0);
-    control_words_endpoint(&words.peers[1], 2, 1);
-    words_turn();
+    words_two_endpoints(2, 0, 1);
     words_heard(0, "go 2 lead 0 steps 5 pieces 2; waiting 0");
     words_heard(1, "go 2 lead 0 steps 5 pieces 2; waiting 0");
     words_heard(

@@ -133,6 +133,13 @@ void words_found(const char *text)
         fail_msg("not \"%s\": %s", text, status.error.text);
 }
 
+void words_two_endpoints(uint32_t number, uint32_t first, uint32_t second)
+{
+    control_words_endpoint(&words.peers[first], number, 0);
+    control_words_endpoint(&words.peers[second], number, 1);
+    words_turn();
+}
+
 void words_all_endpoints(uint32_t number, const uint32_t *ids, uint32_t count)
 {
     for (uint32_t rank = 0; rank < count; rank++)

@@ -30,6 +30,10 @@ void words_open(uint32_t ids, uint32_t id_count, bool is_elastic);
 void words_all_listed(uint32_t ids);
 /* All are of generation 1, and have heard so. */
 void words_all_begun(uint32_t ids, uint32_t id_count, bool is_elastic);
+/* Ranks 0 and 1 of that list are these two, and have said their endpoints: the row hears what
+ * follows. */
+void words_two_endpoints(uint32_t number, uint32_t first, uint32_t second);
+/* .. and so many, of which the row hears nothing. */
 void words_all_endpoints(uint32_t number, const uint32_t *ids, uint32_t count);
 
 /* ---- what is heard ---- */
