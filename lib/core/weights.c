@@ -117,7 +117,7 @@ gf_status gf_weights_broadcast_poll(gf_context *gf, void *arg)
     return (status < 0) ? status : broadcast_end(gf, broadcast);
 }
 
-static gf_status cast_check(gf_context *gf)
+static gf_status broadcast_check(gf_context *gf)
 {
     gf_status status = gf_enter(gf);
     if (status < 0) {
@@ -146,7 +146,7 @@ static gf_status cast_check(gf_context *gf)
 gf_status gf_weights_broadcast_begin(gf_context *gf, uint32_t root,
                                      struct gf_weights_broadcast *broadcast_out)
 {
-    gf_status status = cast_check(gf);
+    gf_status status = broadcast_check(gf);
     if (status < 0) return status;
     *broadcast_out = (struct gf_weights_broadcast){.root = root, .part = GF_BROADCAST_WEIGHTS};
     if ((status = broadcast_post(gf, broadcast_out)) < 0) return status;
