@@ -6,9 +6,10 @@ suites in one thread, by the search of make check, or else by that of make check
 mutants.py COUNT SEED [MINUTES [search]]: seeded changes of a token and deleted statements: the share that is found by
 the suites that run in one thread (WORLD), by the search of make check (test_states: so many transitions, whatever the
 machine), and by the suites over the simulated network (SUITES), in this order, each up to the first failure; `search`:
-by the search alone. JOBS=2 are tried at once. A row each is added to $BUILD/states/mutants-SEED.tsv: what, by whom it
-was found, seconds of the processor. Mutants that have a row are not tried again, so a run may be ended, and goes on
-where it was; after MINUTES it ends by itself. In the end all that nothing found are told once more.
+by the search alone. JOBS=2 are tried at once. A row each is added to $BUILD/states/mutants-SEED-SOURCES.tsv: what, by
+whom it was found, seconds of the processor; SOURCES stands for what is in the files now. Mutants that have a row are
+not tried again, so a run may be ended, and goes on where it was; after MINUTES it ends by itself. In the end all that
+nothing found are told once more.
 mutants.py again SEED: those of that table that nothing found are tried once more, with the same lib/control.
 mutants.py draw COUNT SEED: what would be tried, and what is left out.
 Each is one object, linked in front of the library into a program of its own in $BUILD/states. A mutant that gives the
@@ -16,7 +17,7 @@ same object, does not compile, or is no defect (is_no_defect()) is replaced by t
 defect is not found. In the suites of one thread it has the compiler's checks of addresses, bounds and shifts, as they
 have in check-long.
 """
-import glob, multiprocessing, os, random, re, resource, shutil, signal, subprocess, sys, time
+import glob, hashlib, multiprocessing, os, random, re, resource, shutil, signal, subprocess, sys, time
 
 BUILD = os.environ.get("BUILD", "build")
 OUT = "%s/states/%d" % (BUILD, os.getpid())  # a folder of this run's own
@@ -240,6 +241,12 @@ def drawing(seed):
             for number, (path, at, old, new) in enumerate(every)]
 
 
+def table_of(seed):
+    """where the rows are: of these files as they are now, since a mutant is known by its place in them"""
+    sources = hashlib.sha256("".join(open(path).read() for path in FILES).encode()).hexdigest()[:8]
+    return "%s/states/mutants-%d-%s.tsv" % (BUILD, seed, sources)
+
+
 def worker_begin():
     global OUT
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -256,7 +263,7 @@ def worker_try(task):
 def drawn(count, seed, minutes, with_suites):
     every = drawing(seed)
     until = time.monotonic() + 60 * minutes
-    table = "%s/states/mutants-%d.tsv" % (BUILD, seed)
+    table = table_of(seed)
     rows = [line.rstrip("\n").split("\t") for line in open(table)] if os.path.exists(table) else []
     known = {row[0] for row in rows}
     tasks = [(*site, with_suites) for site in every if site[0] not in known]
@@ -289,7 +296,7 @@ def tell(rows, of):
 
 
 def again(seed):
-    missed = {line.split("\t")[0] for line in open("%s/states/mutants-%d.tsv" % (BUILD, seed)) if "\tMISSED\t" in line}
+    missed = {line.split("\t")[0] for line in open(table_of(seed)) if "\tMISSED\t" in line}
     tasks = [(*site, True) for site in drawing(seed) if site[0] in missed]
     rows = []
     with multiprocessing.Pool(int(os.environ.get("JOBS", "2")), worker_begin) as pool:

@@ -144,6 +144,7 @@ users of_two_users_without_a_key 1 \
 # Another user is there first, as rank 0: nobody joins him, and rank 0 of this user ends with his name.
 GF_WORLD=2 GF_RANK=0 timeout 100 setpriv --reuid 4711 --regid 4711 --clear-groups $perf $small \
     >"$scratch/log.first" 2>&1 &
+first=$!
 await 60 grep -q "@gradientflow-$GF_ADDRESS-0$" /proc/net/unix
 # first RANK TEXT
 first() {
@@ -154,5 +155,6 @@ first() {
 }
 check another_user_is_not_joined first 1 'user 4711 listens at @gradientflow-.*, this rank is of user 0'
 check and_is_named_to_rank_0 first 0 'cannot listen at .*user 4711 listens there, this process is of user 0'
+kill $first # it would wait for rank 1 for all of its join_timeout
 wait
 finish
