@@ -6,7 +6,7 @@
  *     GF_FAULT_DIE=N         the process kills itself in its N-th call to connect to a rank or to
  *                            send
  * What has gone wrong is said on stderr as "fault: ..". A rank that ends without an error says whom
- * it waited for: "slowest: rank R, in N % of the steps". */
+ * it waited for: "slowest: rank R, late by N ms in all, in N % of the steps". */
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -46,7 +46,8 @@ gf_status __wrap_gf_close(gf_context *gf)
 {
     struct gf_stats stats = {.size_bytes = sizeof stats};
     if ((gf != NULL) && (gf_error_last(gf)->code == GF_OK) && (gf_stats_read(gf, &stats) == GF_OK))
-        fprintf(stderr, "slowest: rank %d, in %u %% of the steps\n", (int)stats.slowest_peer,
+        fprintf(stderr, "slowest: rank %d, late by %llu ms in all, in %u %% of the steps\n",
+                (int)stats.slowest_peer, (unsigned long long)(stats.slowest_late_ns / 1000000u),
                 stats.slowest_share_percent);
     return __real_gf_close(gf);
 }
