@@ -125,6 +125,19 @@ TEST(who_was_reset_and_dials_too_late_comes_in_again)
     control_world_close(&world);
 }
 
+/* .. all of them, too: nobody is left that went on without them. */
+TEST(all_that_were_reset_and_dial_too_late_go_on)
+{
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    for (uint32_t i = 0; i < 3; i++) control_world_reset(&world, i);
+    for (uint32_t i = 0; i < 3; i++) control_world_turn(&world, i);
+    control_all_stop(&world, 3 * SECOND);
+    control_world_quiet(&world, 14 * SECOND);
+    control_all_work(&world, 3);
+    control_world_close(&world);
+}
+
 /* No step ends, and nobody says FAULT. */
 static void all_compute(uint64_t for_ns)
 {

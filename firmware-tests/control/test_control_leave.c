@@ -88,6 +88,104 @@ TEST(a_leaver_that_alone_has_weights_hands_them_over_first)
     control_world_close(&world);
 }
 
+/* Rank 1 alone has whole weights, and said that it leaves as its connection broke. */
+static void leaver_goes_away(void)
+{
+    struct control_ready ready = {.planned = true, .leaves = true, .progress = {.applied = 1}};
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    for (uint32_t i = 0; i < 3; i++) world.procs[i].hangs = true;
+    ready.progress.steps = world.procs[1].steps;
+    gf_member_ready(world.procs[1].member, &ready);
+    control_world_quiet(&world, 50 * CONTROL_MS);
+    world.procs[1].leaves = true;
+    world.procs[1].stopped = true;
+    control_world_cut(&world, 1);
+}
+
+TEST(a_leaver_that_alone_has_weights_and_is_away_is_awaited)
+{
+    leaver_goes_away();
+    struct control_ready ready = {
+        .planned = true, .progress = {.steps = world.procs[0].steps, .applied = 1, .partial = 1}};
+    for (uint32_t i = 0; i < 3; i += 2) {
+        world.procs[i].has_state = false;
+        gf_member_ready(world.procs[i].member, &ready);
+    }
+    control_world_quiet(&world, 3500 * CONTROL_MS);
+    for (uint32_t i = 0; i < 3; i++) world.procs[i].hangs = false;
+    world.procs[1].stopped = false;
+    world.procs[1].now_ns = world.now_ns;
+    control_wait_for(&world, 1, GF_MEMBER_GONE); /* a generation later */
+    control_world_kill(&world, 1);
+    control_world_quiet(&world, SECOND);
+    control_all_work(&world, 2);
+    control_world_close(&world);
+}
+
+TEST(a_leaver_that_is_away_as_all_others_die_has_left)
+{
+    leaver_goes_away();
+    control_world_kill(&world, 0);
+    control_world_kill(&world, 2);
+    control_world_quiet(&world, 6 * SECOND);
+    world.procs[1].stopped = false;
+    world.procs[1].now_ns = world.now_ns;
+    control_world_quiet(&world, SECOND);
+    assert_int_equal(control_world_state(&world, 1), GF_MEMBER_GONE);
+    assert_int_equal(gf_coordinator_poll(world.coordinator, world.now_ns), GF_OK);
+    control_world_close(&world);
+}
+
+/* .. and waits for no other leaver. */
+TEST(the_last_leavers_wait_for_none_of_them)
+{
+    leaver_goes_away();
+    struct control_ready ready = {
+        .planned = true, .leaves = true, .progress = {.steps = world.procs[0].steps, .applied = 1}};
+    gf_member_ready(world.procs[0].member, &ready);
+    control_world_kill(&world, 2);
+    control_world_quiet(&world, 4 * SECOND);
+    assert_int_equal(control_world_state(&world, 0), GF_MEMBER_GONE);
+    control_world_kill(&world, 0);
+    world.procs[1].stopped = false;
+    world.procs[1].now_ns = world.now_ns;
+    control_world_quiet(&world, SECOND);
+    assert_int_equal(control_world_state(&world, 1), GF_MEMBER_GONE);
+    control_world_close(&world);
+}
+
+TEST(a_leaver_that_was_silent_stays_where_it_alone_has_weights)
+{
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    world.procs[0].has_state = world.procs[2].has_state = false;
+    world.procs[1].stopped = world.procs[1].leaves = true;
+    gf_member_fault(world.procs[0].member, &control_stuck, false);
+    control_world_quiet(&world, 1500 * CONTROL_MS);
+    world.procs[1].stopped = false;
+    world.procs[1].now_ns = world.now_ns;
+    control_wait_for(&world, 1, GF_MEMBER_GONE);
+    control_world_kill(&world, 1);
+    control_world_quiet(&world, SECOND);
+    control_all_work(&world, 2);
+    control_world_close(&world);
+}
+
+/* Rank 1, which could take the weights, is stopped until join_timeout. */
+TEST(a_leaver_that_nobody_takes_over_from_has_ended_well)
+{
+    struct control_ready ready = {.planned = true, .leaves = true, .progress = {.applied = 1}};
+    control_world_open(&world, 2, 1);
+    control_world_quiet(&world, SECOND);
+    world.procs[1].stopped = true;
+    ready.progress.steps = world.procs[0].steps;
+    gf_member_ready(world.procs[0].member, &ready);
+    control_world_quiet(&world, 12 * SECOND);
+    assert_int_equal(control_world_state(&world, 0), GF_MEMBER_GONE);
+    control_world_close(&world);
+}
+
 /* ---- who closes ---- */
 
 TEST(who_closes_while_others_go_on_is_named_at_once)

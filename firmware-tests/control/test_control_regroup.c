@@ -165,3 +165,105 @@ TEST(deaths_one_after_the_other_give_a_rank_that_is_stopped_no_more_time)
         control_world_close(&world);
     }
 }
+
+/* ---- who was left out for its silence ---- */
+
+/* Rank 1 answers no question, and is left out; then it polls, and is READY. */
+static void silent_then_ready(void)
+{
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    for (uint32_t i = 0; i < 3; i++) world.procs[i].hangs = true;
+    world.procs[1].stopped = true;
+    gf_member_fault(world.procs[0].member, &control_stuck, false);
+    while (!world.coordinator->rows[1].out) control_world_quiet(&world, 5 * CONTROL_MS);
+    world.procs[0].stopped = world.procs[2].stopped = true;
+    world.procs[1].stopped = false;
+    world.procs[1].now_ns = world.now_ns;
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    assert_int_equal(control_world_state(&world, 1), GF_MEMBER_READY);
+}
+
+TEST(who_was_left_out_and_is_ready_goes_on_where_all_others_die)
+{
+    for (uint32_t late = 0; late < 2; late++) { /* also past join_timeout */
+        silent_then_ready();
+        world.procs[1].hangs = false;
+        if (late) world.coordinator->terms.join_timeout_ns = CONTROL_MS;
+        control_world_kill(&world, 0);
+        control_world_kill(&world, 2);
+        control_world_quiet(&world, 2 * SECOND);
+        control_all_work(&world, 1);
+        control_world_close(&world);
+    }
+}
+
+/* .. where the last that hold whole weights say nothing while the list with them is out. */
+TEST(who_was_left_out_and_is_ready_goes_on_where_all_others_are_late)
+{
+    silent_then_ready();
+    for (uint32_t i = 0; i < 3; i += 2) {
+        world.procs[i].stopped = false;
+        world.procs[i].now_ns = world.now_ns;
+    }
+    world.procs[1].stopped = true; /* it was heard: it is connected, and READY */
+    control_wait_for(&world, 0, GF_MEMBER_LISTED);
+    world.procs[0].stopped = world.procs[2].stopped = true;
+    world.procs[1].stopped = false;
+    world.procs[1].now_ns = world.now_ns;
+    world.procs[1].hangs = false;
+    control_world_quiet(&world, 5 * SECOND); /* an endpoint is awaited for 3 s */
+    assert_int_equal(world.procs[1].number, 3);
+    assert_int_equal(gf_member_generation(world.procs[1].member)->world, 1);
+    control_world_close(&world);
+}
+
+/* Two that are late in turn, each on a list without the other, are asked again until
+ * join_timeout, and not for ever. */
+TEST(who_is_late_on_each_list_keeps_no_job)
+{
+    struct gf_coordinator_status status = {.state = GF_COORDINATOR_RUN};
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    control_world_kill(&world, 2);
+    while (status.state != GF_COORDINATOR_GATHER) {
+        for (uint32_t i = 0; i < 2; i++) control_world_turn(&world, i);
+        control_world_coordinate(&world);
+        gf_coordinator_status(world.coordinator, &status);
+    }
+    world.procs[0].stopped = true;
+    control_world_quiet(&world, 50 * CONTROL_MS); /* rank 1 has its endpoint told */
+    world.procs[1].stopped = true;
+    control_world_quiet(&world, 14 * SECOND);
+    gf_coordinator_status(world.coordinator, &status);
+    assert_int_equal(status.state, GF_COORDINATOR_OVER);
+    assert_true(world.coordinator->used < 8); /* numbers of lists */
+    control_world_close(&world);
+}
+
+TEST(who_alone_holds_whole_weights_and_was_silent_hands_them_over)
+{
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    world.procs[0].has_state = world.procs[2].has_state = false;
+    world.procs[1].stopped = true;
+    gf_member_fault(world.procs[0].member, &control_stuck, false);
+    control_world_quiet(&world, 1500 * CONTROL_MS);
+    world.procs[1].stopped = false;
+    world.procs[1].now_ns = world.now_ns;
+    control_world_quiet(&world, 14 * SECOND);
+    control_all_work(&world, 3);
+    control_world_close(&world);
+}
+
+TEST(an_inquiry_that_nobody_answers_costs_nobody_the_job)
+{
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    gf_member_fault(world.procs[1].member, &control_stuck, false);
+    control_world_coordinate(&world);
+    control_all_stop(&world, 1500 * CONTROL_MS);
+    control_world_quiet(&world, 14 * SECOND);
+    control_all_work(&world, 3);
+    control_world_close(&world);
+}

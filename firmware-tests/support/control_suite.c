@@ -36,3 +36,13 @@ void control_away(struct control_world *world, uint32_t proc, uint64_t for_ns)
     world->procs[proc].stopped = false;
     world->procs[proc].now_ns = world->now_ns;
 }
+
+void control_all_stop(struct control_world *world, uint64_t for_ns)
+{
+    for (uint32_t i = 0; i < world->proc_count; i++) world->procs[i].stopped = true;
+    control_world_quiet(world, for_ns);
+    for (uint32_t i = 0; i < world->proc_count; i++) {
+        world->procs[i].stopped = false;
+        world->procs[i].now_ns = world->now_ns;
+    }
+}

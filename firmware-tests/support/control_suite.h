@@ -16,6 +16,8 @@ extern const struct gf_error control_stuck;
 void control_all_work(const struct control_world *world, uint32_t count);
 /* Until a process is in this state, or 20 s of its clock. */
 void control_wait_for(struct control_world *world, uint32_t proc, gf_member_state state);
+/* No process is polled for so long. */
+void control_all_stop(struct control_world *world, uint64_t for_ns);
 /* A process is not polled for so long, and its connection breaks as that begins. */
 void control_away(struct control_world *world, uint32_t proc, uint64_t for_ns);
 

@@ -46,7 +46,7 @@ struct control_seen_call {
  *     LEAVES -> CLOSED               a list is made: it may go
  *     WORKS .. LOST -> CLOSED        BYE was heard: who gives up may say it, too
  *     WORKS .. LEAVES -> OUT         a finding: nothing is heard of it; or its endpoint is late
- *     OUT -> what it was before      nobody else has whole weights: the list stands
+ *     OUT -> what it was before      nobody else has whole weights: it is READY, or its list stands
  *     WORKS .. OUT -> CUT            a finding: it would do the same harm again; or all others have
  *                                    closed, and it says nothing
  *     WORKS .. OUT -> DIED           its process has ended, or another one has its id
@@ -222,16 +222,21 @@ static inline bool control_is_member(const struct control_row *row)
 {
     return row->member && (row->process == row->member_process);
 }
+/* It counts as ended after a reset, and may dial again. */
+static inline bool control_is_presumed(const struct control_row *row)
+{
+    return control_is_member(row) && (row->process_state == CONTROL_PROCESS_PRESUMED);
+}
 static inline control_row_state control_row_state_of(const struct control_row *row)
 {
     static const control_row_state lives[] = {[CONTROL_SAID_NOTHING] = CONTROL_ROW_WORKS,
                                               [CONTROL_SAID_FAULT] = CONTROL_ROW_FAILED,
                                               [CONTROL_SAID_READY] = CONTROL_ROW_READY};
-    bool may_live = control_is_member(row) && (row->process_state == CONTROL_PROCESS_PRESUMED);
     if (!row->member) return CONTROL_ROW_NONE;
     if (row->said == CONTROL_SAID_BYE) return CONTROL_ROW_CLOSED;
     if (!control_is_member(row) || control_has_ended(row))
-        return (row->cut || (may_live && row->out)) ? CONTROL_ROW_LOST : CONTROL_ROW_DIED;
+        return (row->cut || (control_is_presumed(row) && row->out)) ? CONTROL_ROW_LOST
+                                                                    : CONTROL_ROW_DIED;
     if (row->cut) return CONTROL_ROW_CUT;
     if (row->out) return CONTROL_ROW_OUT;
     return row->leaves ? CONTROL_ROW_LEAVES : lives[row->said];

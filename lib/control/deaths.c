@@ -56,7 +56,7 @@ bool gf_coordinator_deaths_check(struct gf_coordinator *c)
     uint32_t count = 0;
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         struct control_row *row = &c->rows[id];
-        bool may_live = control_is_member(row) && (row->process_state == CONTROL_PROCESS_PRESUMED);
+        bool may_live = control_is_presumed(row);
         if (control_row_state_of(row) != CONTROL_ROW_DIED) continue;
         if (may_live)
             row->out = true;

@@ -32,6 +32,7 @@ void gf_coordinator_decide(struct gf_coordinator *c, const struct gf_error *erro
         if ((row->connection == CONTROL_NONE) || (!control_is_member(row) && !c->is_final))
             continue;
         if ((row->said >= CONTROL_SAID_READY) && !row->cut && !c->is_final) continue;
+        if ((row->pending & 1u << CONTROL_ALL_GONE) != 0) continue; /* it has ended well */
         gf_coordinator_post(row, CONTROL_ERROR);
     }
     gf_coordinator_enter(c, c->is_final ? GF_COORDINATOR_OVER : GF_COORDINATOR_REGROUP);

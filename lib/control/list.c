@@ -32,13 +32,41 @@ static holding holding_of(const struct gf_coordinator *c)
     return holds;
 }
 
-/* A member that could still become one of them. */
-static bool is_anybody_missed(const struct gf_coordinator *c)
+/* Left out for its silence, and READY since. Who owes its endpoint is no help; who owed it for
+ * another list of this regroup is asked again until join_timeout, and not for ever. */
+static bool may_return(const struct gf_coordinator *c, const struct control_row *row)
 {
-    for (uint32_t id = 0; id < c->setup.id_count; id++) {
-        const struct control_row *row = &c->rows[id];
-        if (control_is_awaited(row) && !row->leaves && !may_be_listed(c, row)) return true;
-    }
+    bool was_asked = (row->asked_ns >= c->left_ns); /* else it was of no list of this regroup */
+    bool is_out = (control_row_state_of(row) == CONTROL_ROW_OUT);
+    if (was_asked && (c->now_ns - c->left_ns >= c->terms.join_timeout_ns)) return false;
+    return is_out && (row->said == CONTROL_SAID_READY) && (row->connection != CONTROL_NONE) &&
+           !control_is_listed(c, row);
+}
+
+/* Nobody else has whole weights: those that were left out and are READY are as the others. */
+static void outs_return(struct gf_coordinator *c)
+{
+    if (!control_has_begun(c) || (holding_of(c) == HOLDS_WEIGHTS)) return;
+    for (uint32_t id = 0; id < c->setup.id_count; id++)
+        if (may_return(c, &c->rows[id])) c->rows[id].out = false;
+}
+
+/* A member that could still become one of them; of those that leave none, unless `leavers`: then
+ * one that is away, and would hand its whole weights over. */
+static bool may_still_come(const struct gf_coordinator *c, const struct control_row *row,
+                           bool leavers)
+{
+    bool may_live = control_is_awaited(row) ||
+                    (control_is_presumed(row) && !row->cut && (row->said != CONTROL_SAID_BYE));
+    bool hands_over = leavers && (row->connection == CONTROL_NONE) && (row->progress.partial == 0);
+    return may_live && (row->leaves ? hands_over : !may_be_listed(c, row));
+}
+
+static bool is_anybody_awaited(const struct gf_coordinator *c, bool leavers)
+{
+    if (c->now_ns - c->left_ns >= c->terms.join_timeout_ns) return false;
+    for (uint32_t id = 0; id < c->setup.id_count; id++)
+        if (may_still_come(c, &c->rows[id], leavers)) return true;
     return false;
 }
 
@@ -48,7 +76,7 @@ static bool end_unless_enough(struct gf_coordinator *c)
 {
     holding holds = !control_has_begun(c) ? HOLDS_WEIGHTS : holding_of(c);
     if (holds == HOLDS_WEIGHTS) return true;
-    if (is_anybody_missed(c) && (c->now_ns - c->left_ns < c->terms.join_timeout_ns)) return false;
+    if (is_anybody_awaited(c, true)) return false;
     if (holds == HOLDS_NOBODY)
         gf_coordinator_end_job(
             c, GF_ERR_PEER, GF_RANK_NONE,
@@ -91,7 +119,7 @@ static void leaver_keep(struct gf_coordinator *c)
     if (leaver == NULL) return;
     if (is_taken)
         leaver->leaves = false;
-    else if (!is_anybody_missed(c))
+    else if (!is_anybody_awaited(c, false))
         leavers_go(c);
 }
 
@@ -125,6 +153,7 @@ static void endpoint_ask(const struct gf_coordinator *c, struct control_row *row
 void gf_coordinator_list_make(struct gf_coordinator *c)
 {
     uint32_t world = 0;
+    outs_return(c);
     if (control_has_begun(c)) leaver_keep(c);
     if (gf_coordinator_end_if_closed(c) || !end_unless_enough(c)) return;
     leavers_go(c);
@@ -132,7 +161,7 @@ void gf_coordinator_list_make(struct gf_coordinator *c)
         struct control_row *row = &c->rows[id];
         if (may_be_listed(c, row)) c->next_ids[world++] = id;
     }
-    for (uint32_t id = 0; id < c->setup.id_count; id++) endpoint_ask(c, &c->rows[id]);
+    for (uint32_t rank = 0; rank < world; rank++) endpoint_ask(c, &c->rows[c->next_ids[rank]]);
     c->next = ++c->used;
     c->listing = true;
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
@@ -185,6 +214,7 @@ static bool late_leave(struct gf_coordinator *c)
         struct control_row *row = &c->rows[id];
         if (endpoint_is_late(c, row)) row->out = row->member;
     }
+    outs_return(c);
     bool is_whole =
         (holding_of(c) == HOLDS_WEIGHTS) || (c->now_ns - c->left_ns >= c->terms.join_timeout_ns);
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
