@@ -795,6 +795,8 @@ static uint64_t row_hash(uint64_t hash, const struct control_row *row, uint64_t 
                               (row->connection == CONTROL_NONE) ? span(now_ns, row->broke_ns) : 0,
                               row->banned,
                               row->member_process,
+                              row->stood.generation,
+                              row->stood.list_hash,
                               row->rank,
                               row->said,
                               row->progress.steps,

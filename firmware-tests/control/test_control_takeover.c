@@ -1,4 +1,4 @@
-/* A coordinator that ends and is begun anew, that stays away, or that was stopped. */
+/* A coordinator that ends and is begun anew: it takes a generation over, or ends the job. */
 #include "gradientflow.h"
 #include "firmware-tests/support/control_suite.h"
 #include "lib/control/coordinator_state.h"
@@ -23,101 +23,6 @@ TEST(a_coordinator_begun_anew_takes_over)
     assert_int_equal(world.procs[0].number, 2);
     control_world_close(&world);
 }
-
-/* ---- it stays away ---- */
-
-TEST(the_rank_that_hosts_the_coordinator_is_named_when_it_dies)
-{
-    control_world_open_hosted(&world, 3, 1, 0);
-    control_world_quiet(&world, SECOND);
-    control_world_kill(&world, 0);
-    control_world_coordinator_end(&world);
-    control_world_quiet(&world, SECOND);
-    for (uint32_t i = 1; i < 3; i++) {
-        assert_int_equal(control_world_state(&world, i), GF_MEMBER_ENDED);
-        assert_int_equal(gf_member_error(world.procs[i].member)->peer, 0);
-        assert_non_null(strstr(gf_member_error(world.procs[i].member)->text, "separate"));
-    }
-    control_world_close(&world);
-}
-
-/* They may not hear that it has ended, and dial the process in its place. */
-TEST(the_rank_that_hosts_the_coordinator_is_named_when_it_is_begun_anew)
-{
-    control_world_open_hosted(&world, 3, 1, 0);
-    control_world_quiet(&world, SECOND);
-    for (uint32_t i = 1; i < 3; i++) control_world_cut(&world, i);
-    control_world_kill(&world, 0);
-    control_world_coordinator_end(&world);
-    control_world_coordinator_begin(&world);
-    (void)control_world_start(&world, 0, true);
-    control_world_quiet(&world, SECOND);
-    for (uint32_t i = 1; i < 3; i++) {
-        assert_int_equal(control_world_state(&world, i), GF_MEMBER_ENDED);
-        assert_int_equal(gf_member_error(world.procs[i].member)->peer, 0);
-        assert_non_null(strstr(gf_member_error(world.procs[i].member)->text, "begun anew"));
-    }
-    control_world_close(&world);
-}
-
-TEST(members_end_and_name_the_coordinator_that_stays_away)
-{
-    control_world_open(&world, 2, 1);
-    control_world_quiet(&world, SECOND);
-    control_world_coordinator_end(&world);
-    control_world_quiet(&world, 7 * SECOND);
-    control_all_work(&world, 2);
-    control_world_quiet(&world, 2 * SECOND);
-    for (uint32_t i = 0; i < 2; i++) {
-        assert_int_equal(control_world_state(&world, i), GF_MEMBER_ENDED);
-        assert_non_null(strstr(gf_member_error(world.procs[i].member)->text, "cannot be reached"));
-        assert_int_equal(gf_member_error(world.procs[i].member)->code, GF_ERR_PEER);
-    }
-    control_world_close(&world);
-}
-
-/* .. for join_timeout, whatever they wait for: silence counts while a member is connected. */
-TEST(who_waits_for_a_coordinator_that_is_away_is_patient)
-{
-    control_world_open(&world, 3, 1);
-    control_world_quiet(&world, SECOND);
-    world.procs[1].stopped = true;
-    control_world_kill(&world, 2);
-    control_wait_for(&world, 0, GF_MEMBER_READY);
-    control_world_coordinator_end(&world);
-    control_world_quiet(&world, 6 * SECOND);
-    assert_int_equal(control_world_state(&world, 0), GF_MEMBER_READY);
-    control_world_quiet(&world, 3 * SECOND);
-    assert_non_null(strstr(gf_member_error(world.procs[0].member)->text, "cannot be reached"));
-    control_world_close(&world);
-}
-
-TEST(a_coordinator_that_says_nothing_while_ranks_join_is_named)
-{
-    control_world_open(&world, 2, 1);
-    control_world_kill(&world, 1);
-    control_world_quiet(&world, 500 * CONTROL_MS);
-    world.is_stopped = true;
-    control_world_quiet(&world, 4500 * CONTROL_MS);
-    assert_int_equal(control_world_state(&world, 0), GF_MEMBER_ENDED);
-    assert_non_null(strstr(gf_member_error(world.procs[0].member)->text, "says nothing"));
-    world.is_stopped = false;
-    control_world_close(&world);
-}
-
-TEST(a_coordinator_that_never_comes_is_a_deadline_of_the_join)
-{
-    control_world_open(&world, 2, 1);
-    control_world_coordinator_end(&world);
-    control_world_quiet(&world, 9 * SECOND);
-    for (uint32_t i = 0; i < 2; i++) {
-        assert_int_equal(gf_member_error(world.procs[i].member)->code, GF_ERR_TIMEOUT);
-        assert_non_null(strstr(gf_member_error(world.procs[i].member)->text, "cannot be reached"));
-    }
-    control_world_close(&world);
-}
-
-/* ---- it is begun anew ---- */
 
 /* One that was let into a later generation as the coordinator ended is no reason to name others. */
 static void one_is_further_begin(uint32_t *last_out)
@@ -173,6 +78,74 @@ TEST(who_was_let_into_a_later_generation_comes_in_after_a_takeover)
     control_world_quiet(&world, 800 * CONTROL_MS);
     control_all_work(&world, 4);
     assert_int_equal(world.procs[last].number, 3);
+    control_world_close(&world);
+}
+
+/* Rank 1 has offered itself to the coordinator begun anew, and ends before rank 2 does, which
+ * computes. */
+static const struct since_row {
+    const char *name;
+    bool closes; /* it said BYE before */
+    bool unread; /* its kernel resets the connection: it counts as ended after a while */
+    bool again;  /* its launcher starts it again at once */
+} since_rows[] = {
+    {"it_died", false, false, false},
+    {"it_counts_as_ended_after_the_last_offer", false, true, false},
+    {"it_was_started_again", false, false, true},
+    {"it_died_with_words_unread_and_was_started_again", false, true, true},
+    {"it_closed_and_was_started_again", true, false, true},
+};
+
+static void since_row_run(const struct since_row *row)
+{
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    control_world_coordinator_end(&world);
+    world.procs[2].stopped = true;
+    control_world_coordinator_begin(&world);
+    control_world_quiet(&world, 300 * CONTROL_MS);
+    if (row->closes) {
+        gf_member_bye(world.procs[1].member);
+        control_world_quiet(&world, 10 * CONTROL_MS);
+    }
+    if (row->unread)
+        control_world_kill_unread(&world, 1);
+    else
+        control_world_kill(&world, 1);
+    control_world_quiet(&world, 10 * CONTROL_MS);
+    if (row->again) (void)control_world_start(&world, 1, true);
+    control_world_quiet(&world, 300 * CONTROL_MS);
+    world.procs[2].stopped = false;
+    world.procs[2].now_ns = world.now_ns;
+    control_world_quiet(&world, 6 * SECOND);
+    if (control_world_state(&world, 0) != GF_MEMBER_WORKS)
+        fail_msg("%s: %s", row->name, gf_member_error(world.procs[0].member)->text);
+    control_all_work(&world, row->again ? 3 : 2);
+    control_world_close(&world);
+}
+
+TEST(a_generation_is_taken_over_whoever_has_ended_since)
+{
+    for (uint32_t i = 0; i < LENGTH(since_rows); i++) since_row_run(&since_rows[i]);
+}
+
+/* .. unless all of them have: then the job is begun anew. */
+TEST(a_generation_of_which_nobody_is_left_is_not_taken_over)
+{
+    control_world_open(&world, 2, 1);
+    control_world_quiet(&world, SECOND);
+    control_world_coordinator_end(&world);
+    world.procs[1].stopped = true;
+    control_world_coordinator_begin(&world);
+    control_world_quiet(&world, 300 * CONTROL_MS);
+    control_world_kill_unread(&world, 0);
+    world.procs[1].stopped = false;
+    world.procs[1].now_ns = world.now_ns;
+    control_world_quiet(&world, 500 * CONTROL_MS);
+    control_world_kill(&world, 1);
+    for (uint32_t id = 0; id < 2; id++) (void)control_world_start(&world, id, true);
+    control_world_quiet(&world, 6 * SECOND);
+    control_all_work(&world, 2);
     control_world_close(&world);
 }
 
@@ -331,6 +304,61 @@ TEST(a_newcomer_ends_no_job_that_is_not_taken_over_yet)
     for (uint32_t i = 0; i < LENGTH(newcomer_rows); i++) newcomer_row_run(&newcomer_rows[i]);
 }
 
+/* .. nor one that has the id of a member which has not dialled yet, and dies. */
+TEST(a_second_process_of_an_id_that_dies_ends_no_job_that_is_not_taken_over_yet)
+{
+    control_world_open_fixed(&world, 3, 1, true);
+    control_world_quiet(&world, SECOND);
+    control_world_coordinator_end(&world);
+    for (uint32_t i = 0; i < 3; i++) control_world_turn(&world, i);
+    world.procs[1].stopped = true;
+    control_world_coordinator_begin(&world);
+    control_world_quiet(&world, 300 * CONTROL_MS);
+    uint32_t second = control_world_start(&world, 1, false);
+    control_world_quiet(&world, 300 * CONTROL_MS);
+    control_world_kill(&world, second);
+    control_world_quiet(&world, 300 * CONTROL_MS);
+    world.procs[1].stopped = false;
+    control_world_quiet(&world, SECOND);
+    control_all_work(&world, 3);
+    assert_int_equal(world.procs[0].number, 1);
+    control_world_close(&world);
+}
+
+/* The last of a generation dials as the job is about to begin anew beside it: the first list is
+ * given up, and those on it come in. */
+TEST(a_generation_is_taken_over_while_the_first_list_is_out)
+{
+    uint32_t fresh[2];
+    control_world_open_growing(&world, 2, 1, 3, GF_RANK_NONE);
+    control_world_quiet(&world, SECOND);
+    uint32_t third = control_world_start(&world, 2, false);
+    control_world_quiet(&world, SECOND);
+    for (uint32_t id = 0; id < 2; id++) control_world_kill(&world, id);
+    control_world_quiet(&world, 3 * SECOND);
+    control_all_work(&world, 1);
+    uint32_t number = world.procs[third].number;
+    world.procs[third].stopped = true; /* it computes */
+    control_world_coordinator_end(&world);
+    control_world_coordinator_begin(&world);
+    for (uint32_t id = 0; id < 2; id++) fresh[id] = control_world_start(&world, id, false);
+    control_wait_for(&world, fresh[0], GF_MEMBER_LISTED);
+    for (uint32_t id = 0; id < 2; id++) world.procs[fresh[id]].stopped = true;
+    control_world_cut(&world, fresh[1]);
+    control_world_quiet(&world, 10 * CONTROL_MS);
+    world.procs[third].stopped = false;
+    world.procs[third].now_ns = world.now_ns;
+    for (uint32_t i = 0; (i < 400) && (world.coordinator->number == 0); i++)
+        control_world_quiet(&world, 5 * CONTROL_MS);
+    assert_int_equal(world.coordinator->number, number);
+    assert_false(world.coordinator->listing);
+    assert_int_equal(gf_coordinator_joiner_count(world.coordinator), 1);
+    for (uint32_t id = 0; id < 2; id++) world.procs[fresh[id]].stopped = false;
+    control_world_quiet(&world, 2 * SECOND);
+    control_all_work(&world, 3);
+    control_world_close(&world);
+}
+
 TEST(a_failure_that_only_one_had_heard_of_is_told_after_a_takeover)
 {
     struct control_ready ready = {.progress = {.applied = 1}};
@@ -348,48 +376,5 @@ TEST(a_failure_that_only_one_had_heard_of_is_told_after_a_takeover)
     assert_true(gf_member_is_found(world.procs[2].member) || (world.procs[2].number == 2) ||
                 (control_world_state(&world, 2) >= GF_MEMBER_READY) ||
                 (control_world_state(&world, 2) == GF_MEMBER_LISTED));
-    control_world_close(&world);
-}
-
-/* ---- it was stopped ---- */
-
-TEST(a_coordinator_that_was_stopped_cuts_nobody_on_waking)
-{
-    for (uint32_t stands_still = 0; stands_still < 2; stands_still++) {
-        control_world_open(&world, 3, 1);
-        control_world_quiet(&world, SECOND);
-        if (stands_still) {
-            for (uint32_t i = 0; i < 3; i++) world.procs[i].hangs = true;
-            gf_member_fault(world.procs[0].member, &control_stuck, false);
-            control_world_quiet(&world, 10 * CONTROL_MS);
-        }
-        uint64_t for_ns = (stands_still ? 3 : 30) * SECOND;
-        for (uint64_t spent_ns = 0; spent_ns < for_ns; spent_ns += 5 * CONTROL_MS)
-            for (uint32_t i = 0; i < 3; i++) control_world_turn(&world, i);
-        world.now_ns += for_ns;
-        for (uint32_t i = 0; i < 3; i++) world.procs[i].hangs = false;
-        control_world_quiet(&world, 5 * SECOND);
-        control_all_work(&world, 3);
-        assert_int_equal(world.procs[0].number, 1 + stands_still);
-        control_world_close(&world);
-    }
-}
-
-/* .. nor one that is not READY yet: the whole host was stopped, and rank 1 with it. */
-TEST(a_coordinator_that_was_stopped_in_a_regroup_leaves_nobody_out_on_waking)
-{
-    control_world_open(&world, 3, 1);
-    control_world_quiet(&world, SECOND);
-    world.procs[1].stopped = true;
-    control_world_kill(&world, 2);
-    control_wait_for(&world, 0, GF_MEMBER_READY);
-    for (uint32_t i = 0; i < 600; i++) control_world_turn(&world, 0);
-    world.now_ns += 3 * SECOND;
-    control_world_coordinate(&world);
-    world.procs[1].stopped = false;
-    world.procs[1].now_ns = world.now_ns;
-    control_world_quiet(&world, SECOND);
-    control_all_work(&world, 2);
-    assert_int_equal(world.procs[0].number, 2);
     control_world_close(&world);
 }

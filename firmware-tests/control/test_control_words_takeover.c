@@ -134,6 +134,54 @@ TEST(what_was_said_before_a_takeover_counts)
     }
 }
 
+/* .. though that process has ended since, and another one has come in its place: one that is of no
+ * generation, or of an earlier one. What that says counts for itself. */
+static const struct ended_row {
+    control_said said;   /* by the first one, */
+    control_said second; /* and by the one after it, */
+    uint32_t generation; /* .. which is of this */
+    const char *heard[2];
+} ended_rows[] = {
+    {CONTROL_SAID_BYE, CONTROL_SAID_FAULT, 0, {"closed 1 step 5", ""}},
+    {CONTROL_SAID_NOTHING,
+     CONTROL_SAID_BYE,
+     0,
+     {"error -7 peer 1 step 0 goes on: rank 1 died: ended", ""}},
+    {CONTROL_SAID_READY,
+     CONTROL_SAID_NOTHING,
+     3,
+     {"error -7 peer 1 step 0 goes on: rank 1 died: ended",
+      "error -7 peer -1 step 0 goes on: the other ranks went on without this one, as nothing was "
+      "hea"}},
+};
+
+TEST(what_was_said_by_one_that_has_ended_before_a_takeover_counts)
+{
+    for (uint32_t i = 0; i < LENGTH(ended_rows); i++) {
+        const struct ended_row *row = &ended_rows[i];
+        take_over_begin();
+        words_come(0);
+        words_come(1);
+        if (row->said == CONTROL_SAID_READY) words_say_ready(1, 4, 5, false, false);
+        if (row->said == CONTROL_SAID_BYE) control_words_bye(&words.peers[1], 4, 5);
+        words_turn();
+        words_dies(1);
+        words.peers[1].offer.process += 100;
+        words.peers[1].offer.rejoins = true;
+        words.peers[1].offer.standing =
+            (struct control_standing){.generation = row->generation, .rank = 1, .world = 3};
+        words_come(1);
+        if (row->second == CONTROL_SAID_FAULT) words_say_end(1, 0);
+        if (row->second == CONTROL_SAID_BYE) control_words_bye(&words.peers[1], 0, 7);
+        words_turn();
+        words_discard();
+        words_come(2);
+        words_turn();
+        for (uint32_t id = 0; id < 2; id++) words_heard(id, row->heard[id]);
+        control_world_close(&words.world);
+    }
+}
+
 TEST(a_takeover_that_fails_names_the_older_of_two_generations)
 {
     take_over_begin();
@@ -141,7 +189,22 @@ TEST(a_takeover_that_fails_names_the_older_of_two_generations)
     words_come(0);
     words_come(1);
     words_spend(8100 * CONTROL_MS);
-    words_found("2 of the 3 ranks of generation 4, rank 0 first, did not dial it within 8.0 s");
+    words_found(
+        "2 of the 3 ranks of generation 4, rank 0 first, are not connected to it after 8.0 s");
+    words_discard();
+    control_world_close(&words.world);
+}
+
+/* All are here, and two of them name other processes of the same number. */
+TEST(a_takeover_that_fails_says_that_lists_differ)
+{
+    take_over_begin();
+    words.peers[2].offer.standing.list_hash++;
+    for (uint32_t id = 0; id < 3; id++) words_come(id);
+    words_spend(8100 * CONTROL_MS);
+    words_found("the 3 ranks of generation 4 do not say that it is of the same processes. Begin");
+    assert_null(strstr(words.world.coordinator->error.text, "rank -1"));
+    assert_int_equal(words.world.coordinator->error.peer, GF_RANK_NONE);
     words_discard();
     control_world_close(&words.world);
 }

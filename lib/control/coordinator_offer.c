@@ -68,6 +68,20 @@ static bool id_is_free(struct gf_coordinator *c, uint32_t connection,
     return false;
 }
 
+/* Before a takeover: what a process had said to the coordinator before this one; READY it says
+ * again. One that is of no generation, or of an earlier one than a process of its id which has
+ * ended, leaves what is known of that. */
+static void standing_take(struct control_row *row, const struct control_offer *offer)
+{
+    bool works = (offer->standing.said == CONTROL_SAID_NOTHING);
+    bool bye = (offer->standing.said == CONTROL_SAID_BYE);
+    if (offer->standing.generation < row->stood.generation) return;
+    if (row->member_process != offer->process) row->closes = row->gives_up = false;
+    row->member_process = offer->process;
+    row->stood = offer->standing;
+    row->said = works ? CONTROL_SAID_NOTHING : bye ? CONTROL_SAID_BYE : CONTROL_SAID_FAULT;
+}
+
 /* The process before it, if there is one, has ended: its launcher says so, or nothing has been
  * heard of it for long. */
 static void row_take(struct gf_coordinator *c, uint32_t connection,
@@ -82,18 +96,13 @@ static void row_take(struct gf_coordinator *c, uint32_t connection,
         if ((row->process != 0) && !control_has_ended(row))
             (void)snprintf(row->how, sizeof row->how, "another process has come in its place");
         row->process_state = CONTROL_PROCESS_LIVES;
-        row->waits = row->closes = row->has_heard = false;
+        row->waits = row->has_heard = false;
         row->answered = 0;
         row->listed = 0; /* another process was on the list */
-        if (!row->member) row->said = CONTROL_SAID_NOTHING;
+        if (control_has_begun(c) && !row->member) row->said = CONTROL_SAID_NOTHING;
     }
     if (row->process_state != CONTROL_PROCESS_ENDED) row->process_state = CONTROL_PROCESS_LIVES;
-    /* What it had said to the coordinator before this one; READY it says again. */
-    if (!control_has_begun(c)) {
-        bool works = (offer->standing.said == CONTROL_SAID_NOTHING);
-        bool bye = (offer->standing.said == CONTROL_SAID_BYE);
-        row->said = works ? CONTROL_SAID_NOTHING : bye ? CONTROL_SAID_BYE : CONTROL_SAID_FAULT;
-    }
+    if (!control_has_begun(c)) standing_take(row, offer);
     row->process = offer->process;
     row->connection = connection;
     row->offer = *offer;
@@ -102,9 +111,9 @@ static void row_take(struct gf_coordinator *c, uint32_t connection,
     row->go_rank = row->go_at = 0;
     c->connection_ids[connection] = offer->id;
     /* Who says BYE goes once it has lost the coordinator, and BYE itself may be lost with it. */
-    bool is_of_this = !control_has_begun(c)
-                          ? (offer->standing.generation != 0)
-                          : control_is_member(row) && (offer->standing.generation == c->number);
+    uint32_t number = control_has_begun(c) ? c->number : row->stood.generation;
+    bool is_of_this =
+        control_is_same(c, row) && (number != 0) && (offer->standing.generation == number);
     if (is_of_this && (offer->standing.said == CONTROL_SAID_BYE))
         gf_coordinator_bye_hear(c, row, offer->standing.closed_step);
 }
@@ -300,8 +309,7 @@ void gf_coordinator_offer_take(struct gf_coordinator *c, uint32_t connection, st
     struct control_row *row = &c->rows[offer.id];
     row_take(c, connection, &offer);
     if (!control_has_begun(c)) {
-        gf_coordinator_waits_take(c, row);
-        if (c->state == GF_COORDINATOR_GATHER) gf_coordinator_takeover_try(c, row);
+        gf_coordinator_waits_take(c, row); /* the poll looks whether a generation is whole now */
     } else if (control_is_member(row)) {
         word_repeat(c, row);
     } else {

@@ -103,7 +103,9 @@ struct control_row {
 
     /* the generation under way */
     bool member;             /* this id is on its list, */
-    uint64_t member_process; /* as this process */
+    uint64_t member_process; /* as this process. Before a takeover: the process of this id that was
+                              * of the latest generation; the rest is what it has said, */
+    struct control_standing stood; /* .. and this is where it stood */
     uint32_t rank;
     control_said said;
     bool comes_in; /* it came with this generation, from outside */
@@ -241,6 +243,11 @@ static inline control_row_state control_row_state_of(const struct control_row *r
     if (row->out) return CONTROL_ROW_OUT;
     return row->leaves ? CONTROL_ROW_LEAVES : lives[row->said];
 }
+/* What the row says of a generation is of the process that has the id. */
+static inline bool control_is_same(const struct gf_coordinator *c, const struct control_row *row)
+{
+    return control_has_begun(c) ? control_is_member(row) : (row->process == row->member_process);
+}
 /* A member that lives, and has not closed. */
 static inline bool control_is_active(const struct control_row *row)
 {
@@ -335,8 +342,8 @@ bool gf_coordinator_end_if_first_died(struct gf_coordinator *c);
 /* ---- takeover.c ---- */
 /* Before a takeover: somebody who is here was of a generation, so the job runs. */
 bool gf_coordinator_job_may_run(const struct gf_coordinator *c);
-/* With the offer of this row, is its generation whole? Then it is taken over. */
-void gf_coordinator_takeover_try(struct gf_coordinator *c, const struct control_row *row);
+/* True: the generation of somebody who is here is whole, and has been taken over. */
+bool gf_coordinator_takeover_try(struct gf_coordinator *c);
 /* Where a generation could not be taken over before the deadline. True: the job has ended. */
 bool gf_coordinator_end_takeover(struct gf_coordinator *c);
 /* Somebody is READY after a failure that the others may not have heard of. */

@@ -213,7 +213,8 @@ static bool bye_take(struct gf_coordinator *c, struct control_row *row, struct g
 }
 
 /* A word of a generation that has ended, of a process that is of none: it hears so, and waits once
- * it is READY. False: malformed. */
+ * it is READY. Or its id had a process of a generation that may be taken over, which has ended:
+ * what that one said is kept. False: malformed. */
 static bool left_out_take(struct gf_coordinator *c, struct control_row *row, uint32_t kind,
                           struct gf_get *get)
 {
@@ -255,7 +256,7 @@ static bool word_take(struct gf_coordinator *c, uint32_t id, uint32_t kind, stru
         bool is_due = control_is_listed(c, row) && (number == c->next);
         return !is_due || endpoint_take(c, id, get);
     }
-    if (control_has_begun(c) && !control_is_member(row)) return left_out_take(c, row, kind, get);
+    if (!control_is_same(c, row)) return left_out_take(c, row, kind, get);
     if (control_has_begun(c) && (number != c->number))
         return (number < c->number) && late_take(c, row, kind, get);
     switch (kind) {

@@ -80,9 +80,10 @@ void gf_coordinator_end_first_join(struct gf_coordinator *c)
 }
 
 /* Before the first generation a process has ended. An elastic job awaits the one that its launcher
- * may start in its place; another one ends. */
+ * may start in its place; another one ends, unless it runs: then that process was of none. */
 bool gf_coordinator_end_if_first_died(struct gf_coordinator *c)
 {
+    if (gf_coordinator_job_may_run(c)) return false;
     for (uint32_t id = 0; id < c->setup.world; id++) {
         const struct control_row *row = &c->rows[id];
         char text[200];

@@ -239,7 +239,9 @@ static void list_again(struct gf_coordinator *c, bool late)
 
 void gf_coordinator_gather_poll(struct gf_coordinator *c)
 {
-    if (!control_has_begun(c) && gf_coordinator_end_if_first_died(c)) return;
+    if (!control_has_begun(c) &&
+        (gf_coordinator_takeover_try(c) || gf_coordinator_end_if_first_died(c)))
+        return;
     if (!c->listing) { /* the first list */
         if (gf_coordinator_first_is_whole(c))
             gf_coordinator_list_make(c);

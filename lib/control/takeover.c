@@ -22,21 +22,27 @@ void gf_coordinator_left_out_tell(struct control_row *row)
     gf_coordinator_post(row, CONTROL_ERROR);
 }
 
-/* Is each process of the generation of this standing connected, and says the same? Then rank_ids[]
- * has them. */
+/* The process of this row that was in that generation is connected, or has ended since it said so
+ * to this coordinator: then it has begun no later one. */
+static bool is_accounted_for(const struct control_row *row, uint32_t generation)
+{
+    bool has_ended = control_has_ended(row) || (row->process != row->member_process);
+    return (row->stood.generation == generation) &&
+           ((row->connection != CONTROL_NONE) || has_ended);
+}
+
+/* Is each process of the generation of this standing accounted for, and has said the same? Then
+ * rank_ids[] has them. */
 static bool is_complete(struct gf_coordinator *c, const struct control_standing *of)
 {
     uint32_t here = 0;
     uint64_t list = CONTROL_LIST_START;
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         const struct control_row *row = &c->rows[id];
-        const struct control_standing *standing = &row->offer.standing;
-        /* Who has said so to this coordinator and then ended has begun no later generation. */
-        bool is_known = (row->connection != CONTROL_NONE) || control_has_ended(row);
-        if (!is_known || (standing->generation != of->generation)) continue;
-        if ((standing->list_hash != of->list_hash) || (standing->rank != here)) continue;
+        if (!is_accounted_for(row, of->generation)) continue;
+        if ((row->stood.list_hash != of->list_hash) || (row->stood.rank != here)) continue;
         c->rank_ids[here++] = id;
-        list = gf_frame_list_hash(list, id, row->process);
+        list = gf_frame_list_hash(list, id, row->member_process);
     }
     return (here == of->world) && (list == of->list_hash);
 }
@@ -62,20 +68,23 @@ static void take_over(struct gf_coordinator *c, const struct control_standing *o
     c->world = of->world;
     c->list_hash = of->list_hash;
     c->go = (struct control_go){.number = c->number, .list_hash = c->list_hash};
+    c->listing = false; /* of a job that was to begin: a member came after it was made */
     for (uint32_t rank = 0; rank < c->world; rank++) {
         struct control_row *row = &c->rows[c->rank_ids[rank]];
         row->member = true;
-        row->waits = false;
-        row->member_process = row->process;
         row->rank = rank;
+        if (control_is_member(row)) row->waits = false; /* else another process has come since */
     }
     gf_log_line(&c->setup.log, GF_LOG_INFO, "generation %u of %u ranks was taken over", c->number,
                 c->world);
     gf_coordinator_enter(c, GF_COORDINATOR_RUN);
     gf_coordinator_failure_check(c);
-    for (uint32_t id = 0; id < c->setup.id_count; id++)
-        if (c->rows[id].said != CONTROL_SAID_READY)
-            gf_coordinator_left_out_tell(&c->rows[id]); /* else it waits */
+    for (uint32_t id = 0; id < c->setup.id_count; id++) {
+        struct control_row *row = &c->rows[id];
+        bool is_ready = (row->said == CONTROL_SAID_READY) && (row->process == row->member_process);
+        if (!is_ready) gf_coordinator_left_out_tell(row);        /* else it waits */
+        if (row->connection == CONTROL_NONE) row->waits = false; /* it was on that list */
+    }
     bool is_fault_of_this =
         c->is_fault_pending && (c->seen_in == c->number) && (c->seen_by < c->world);
     if (is_fault_of_this && (c->state == GF_COORDINATOR_RUN))
@@ -83,27 +92,39 @@ static void take_over(struct gf_coordinator *c, const struct control_standing *o
     /* Who had closed before said so to this coordinator, which could not tell it yet. */
     for (uint32_t rank = 0; rank < c->world; rank++) {
         const struct control_row *row = &c->rows[c->rank_ids[rank]];
-        if (control_is_member(row) && row->closes) gf_coordinator_closed_tell(c, row);
+        if (row->closes) gf_coordinator_closed_tell(c, row);
     }
 }
 
-/* With this offer, is its generation whole? A process that names a later one was let into it, and
- * no member of this one was: it has no weights of its own yet, so it comes in as one that waits. */
-void gf_coordinator_takeover_try(struct gf_coordinator *c, const struct control_row *row)
+/* Is the generation of somebody who waits here whole? More than an offer may make it so: a process
+ * of it has ended, or counts as ended, or another one has come in its place. A process that names a
+ * later one was let into it, and no member of this one was: it has no weights of its own yet, so it
+ * comes in as one that waits. */
+bool gf_coordinator_takeover_try(struct gf_coordinator *c)
 {
-    const struct control_standing standing = row->offer.standing;
-    if ((standing.generation != 0) && is_complete(c, &standing)) take_over(c, &standing);
+    struct control_standing of = {0};
+    for (uint32_t id = 0; id < c->setup.id_count; id++) {
+        const struct control_row *row = &c->rows[id];
+        const struct control_standing *stood = &row->stood;
+        bool is_tried = (stood->generation == of.generation) && (stood->list_hash == of.list_hash);
+        if (!row->waits || !control_is_same(c, row) || (stood->generation == 0) || is_tried)
+            continue;
+        of = *stood;
+        if (!is_complete(c, &of)) continue;
+        take_over(c, &of);
+        return true;
+    }
+    return false;
 }
 
 /* ---- the deadline ---- */
 
-static bool stands_here(const struct gf_coordinator *c, uint32_t generation, uint32_t rank)
+static bool is_rank_accounted_for(const struct gf_coordinator *c, uint32_t generation,
+                                  uint32_t rank)
 {
-    for (uint32_t id = 0; id < c->setup.id_count; id++) {
-        const struct control_standing *its = &c->rows[id].offer.standing;
-        if (c->rows[id].waits && (its->generation == generation) && (its->rank == rank))
+    for (uint32_t id = 0; id < c->setup.id_count; id++)
+        if (is_accounted_for(&c->rows[id], generation) && (c->rows[id].stood.rank == rank))
             return true;
-    }
     return false;
 }
 
@@ -116,16 +137,12 @@ static uint32_t standing_count(const struct gf_coordinator *c, uint32_t generati
     return count;
 }
 
-/* One that was begun anew can't know who has ended meanwhile: it takes a generation over from all
- * of its processes, or ends the job. */
-bool gf_coordinator_end_takeover(struct gf_coordinator *c)
+/* Where a process stands that waits: in the generation that most of them are of, and the first of
+ * those. A process alone may name a later one, which it was let into as the coordinator ended. */
+static struct control_standing standing_choose(const struct gf_coordinator *c)
 {
-    char text[240];
-    uint32_t missing = 0;
-    uint32_t lowest = GF_RANK_NONE;
-    uint32_t most = 0;
     struct control_standing of = {0};
-    /* A process alone may name a later one, which it was let into as the coordinator ended. */
+    uint32_t most = 0;
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         const struct control_row *row = &c->rows[id];
         uint32_t count = row->waits ? standing_count(c, row->offer.standing.generation) : 0;
@@ -134,18 +151,38 @@ bool gf_coordinator_end_takeover(struct gf_coordinator *c)
         most = count;
         of = row->offer.standing;
     }
+    return of;
+}
+
+/* One that was begun anew can't know who has ended meanwhile: it takes a generation over from all
+ * of its processes, or ends the job. */
+bool gf_coordinator_end_takeover(struct gf_coordinator *c)
+{
+    char text[240];
+    char why[120];
+    uint32_t missing = 0;
+    uint32_t lowest = GF_RANK_NONE;
+    const struct control_standing of = standing_choose(c);
+    const double waited_s = (double)c->terms.join_timeout_ns / 1e9;
     if (of.generation == 0) return false;
     for (uint32_t rank = of.world; rank-- > 0;) {
-        if (stands_here(c, of.generation, rank)) continue;
+        if (is_rank_accounted_for(c, of.generation, rank)) continue;
         lowest = rank;
         missing++;
     }
-    (void)snprintf(
-        text, sizeof text,
-        "the coordinator was begun anew and cannot know who has ended: %u of the %u "
-        "ranks of generation %u, rank %d first, did not dial it within %.1f s. Begin the "
-        "job anew from its checkpoint",
-        missing, of.world, of.generation, (int)lowest, (double)c->terms.join_timeout_ns / 1e9);
+    if (missing > 0)
+        (void)snprintf(why, sizeof why,
+                       "%u of the %u ranks of generation %u, rank %u first, are not connected to "
+                       "it after %.1f s",
+                       missing, of.world, of.generation, lowest, waited_s);
+    else
+        (void)snprintf(why, sizeof why,
+                       "the %u ranks of generation %u do not say that it is of the same processes",
+                       of.world, of.generation);
+    (void)snprintf(text, sizeof text,
+                   "the coordinator was begun anew and cannot know who has ended: %s. Begin the "
+                   "job anew from its checkpoint",
+                   why);
     gf_coordinator_end_job(c, GF_ERR_PEER, lowest, text);
     return true;
 }
