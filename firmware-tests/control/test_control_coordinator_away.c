@@ -98,6 +98,22 @@ TEST(a_coordinator_that_never_comes_is_a_deadline_of_the_join)
     control_world_close(&world);
 }
 
+/* .. and one that came too late, and takes nobody, is not said to be away. */
+TEST(a_coordinator_that_takes_connections_and_says_nothing_is_said_to)
+{
+    control_world_open(&world, 1, 1);
+    control_world_coordinator_end(&world);
+    control_world_quiet(&world, SECOND);
+    control_world_coordinator_begin(&world);
+    world.is_stopped = true;
+    control_world_quiet(&world, 13 * SECOND);
+    const struct gf_error *error = gf_member_error(world.procs[0].member);
+    if (strstr(error->text, " s: it takes connections, and says nothing") == NULL)
+        fail_msg("%s", error->text);
+    world.is_stopped = false;
+    control_world_close(&world);
+}
+
 /* ---- it was stopped ---- */
 
 TEST(a_coordinator_that_was_stopped_cuts_nobody_on_waking)

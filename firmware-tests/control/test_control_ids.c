@@ -42,6 +42,32 @@ TEST(a_second_process_of_an_id_ends_once_it_has_waited_for_long)
     control_world_close(&world);
 }
 
+/* It is no cause of what comes after it: neither once the process was taken, nor where the
+ * coordinator has ended since. */
+TEST(a_refusal_is_told_while_it_is_the_last_word)
+{
+    static const struct {
+        bool is_taken;
+        gf_status code;
+    } rows[] = {{true, GF_ERR_PEER}, {false, GF_ERR_TIMEOUT}};
+    for (uint32_t i = 0; i < LENGTH(rows); i++) {
+        control_world_open(&world, 2, 1);
+        control_world_quiet(&world, SECOND);
+        uint32_t second = control_world_start(&world, 1, false);
+        control_world_quiet(&world, SECOND);
+        assert_int_equal(control_world_state(&world, second), GF_MEMBER_JOINING);
+        if (rows[i].is_taken) control_world_kill(&world, 1);
+        control_world_quiet(&world, SECOND);
+        assert_int_equal(world.procs[second].number, rows[i].is_taken ? world.procs[0].number : 0);
+        control_world_coordinator_end(&world);
+        control_world_quiet(&world, 9 * SECOND);
+        const struct gf_error *error = gf_member_error(world.procs[second].member);
+        assert_int_equal(error->code, rows[i].code);
+        if (strstr(error->text, "cannot be reached") == NULL) fail_msg("%s", error->text);
+        control_world_close(&world);
+    }
+}
+
 TEST(two_processes_that_both_say_the_other_was_reaped_do_not_take_turns)
 {
     control_world_open(&world, 2, 1);

@@ -221,6 +221,41 @@ TEST(the_host_of_the_coordinator_closes_last)
     control_world_close(&world);
 }
 
+/* .. as long as one of them says anything, also in generations that begin after it has closed. */
+TEST(the_host_that_has_closed_waits_for_nobody_that_is_silent)
+{
+    for (uint32_t regroups = 0; regroups < 3; regroups++) {
+        uint32_t rank;
+        control_world_open_hosted(&world, 2 + regroups, 1, 0);
+        control_world_quiet(&world, SECOND);
+        uint32_t last = 1 + regroups;
+        for (uint32_t i = 0; i <= last; i++) {
+            world.procs[i].hangs = true;
+            gf_member_report(world.procs[i].member)->step = world.procs[i].steps;
+        }
+        gf_member_bye(world.procs[0].member);
+        control_world_quiet(&world, 20 * CONTROL_MS);
+        for (uint32_t i = 1; i <= regroups; i++) {
+            control_world_kill(&world, i);
+            control_wait_for(&world, last, GF_MEMBER_FAILED);
+            control_wait_for(&world, last, GF_MEMBER_WORKS);
+            assert_int_equal(gf_member_generation(world.procs[last].member)->world, last - i);
+        }
+        control_world_quiet(&world, 1200 * CONTROL_MS);
+        assert_int_equal(control_world_state(&world, 0), GF_MEMBER_CLOSING);
+        assert_int_equal(control_world_state(&world, last), GF_MEMBER_WORKS);
+        (void)gf_member_waits_for(world.procs[0].member, &rank);
+        assert_int_equal(rank, gf_member_generation(world.procs[last].member)->rank);
+        world.procs[last].stopped = true;
+        control_world_quiet(&world, 3500 * CONTROL_MS);
+        assert_int_equal(control_world_state(&world, 0), GF_MEMBER_CLOSING);
+        control_world_quiet(&world, SECOND);
+        assert_int_equal(control_world_state(&world, 0), GF_MEMBER_GONE);
+        assert_int_equal(gf_coordinator_poll(world.coordinator, world.now_ns), GF_OK);
+        control_world_close(&world);
+    }
+}
+
 TEST(who_has_closed_is_blamed_in_its_own_generation_only)
 {
     struct gf_coordinator_status status;

@@ -260,6 +260,24 @@ TEST(who_closed_before_a_takeover_is_told_after_it)
     control_world_close(&world);
 }
 
+/* .. but nobody waits for one that is not of the generation that is taken over. */
+TEST(who_closed_before_a_takeover_that_is_without_it_has_ended_well)
+{
+    uint32_t last;
+    one_is_further_begin(&last);
+    world.procs[last].hangs = true;
+    control_world_quiet(&world, 300 * CONTROL_MS);
+    gf_member_bye(world.procs[last].member);
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    assert_int_equal(control_world_state(&world, last), GF_MEMBER_CLOSING);
+    for (uint32_t i = 0; i < 3; i++) world.procs[i].stopped = false;
+    control_world_quiet(&world, SECOND);
+    assert_int_equal(control_world_state(&world, last), GF_MEMBER_GONE);
+    control_world_kill(&world, last);
+    control_all_work(&world, 3);
+    control_world_close(&world);
+}
+
 /* What a process that is of no generation does to a job that runs, whose coordinator was begun anew
  * and has not taken it over yet. */
 static const struct newcomer_row {

@@ -200,6 +200,21 @@ TEST(a_process_that_is_refused_is_told_to_those_that_wait)
     control_world_close(&world);
 }
 
+TEST(who_closed_in_the_first_join_is_said_to_have)
+{
+    control_world_open(&world, 3, 1);
+    world.procs[2].stopped = true;
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    gf_member_bye(world.procs[1].member);
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    control_world_kill(&world, 1);
+    control_world_quiet(&world, 9 * SECOND);
+    const char *text = gf_member_error(world.procs[0].member)->text;
+    if (strstr(text, ": rank 1 ended while ranks were joining (it closed its context)") == NULL)
+        fail_msg("%s", text);
+    control_world_close(&world);
+}
+
 /* ---- who asks what is going on ---- */
 
 /* What a stranger at that connection is told of the job. */

@@ -172,8 +172,7 @@ static void state_poll(struct gf_coordinator *c)
     gf_coordinator_resets_check(c);
     switch (c->state) {
     case GF_COORDINATOR_GATHER:
-        if (!control_has_begun(c) || !gf_coordinator_end_if_closed(c))
-            gf_coordinator_gather_poll(c);
+        if (!gf_coordinator_end_if_closed(c)) gf_coordinator_gather_poll(c);
         break;
     case GF_COORDINATOR_RUN: run_poll(c); break;
     case GF_COORDINATOR_INQUIRE:

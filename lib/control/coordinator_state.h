@@ -45,6 +45,7 @@ struct control_seen_call {
  *     LEAVES -> READY                it alone has whole weights: it stays for a generation
  *     LEAVES -> CLOSED               a list is made: it may go
  *     WORKS .. LOST -> CLOSED        BYE was heard: who gives up may say it, too
+ *     NONE -> CLOSED                 .. before a takeover, or of the host that was left out
  *     WORKS .. LEAVES -> OUT         a finding: nothing is heard of it; or its endpoint is late
  *     OUT -> what it was before      nobody else has whole weights: it is READY, or its list stands
  *     WORKS .. OUT -> CUT            a finding: it would do the same harm again; or all others have
@@ -54,7 +55,8 @@ struct control_seen_call {
  *                                    it counts as ended after a reset
  *     DIED -> LOST                   a finding names it
  *     DIED, LOST -> WORKS .. OUT     it counted as ended after a reset, and dials again
- *     any -> NONE, WORKS             another generation begins, without it or with it */
+ *     any -> NONE, WORKS             another generation begins, without it or with it: who has
+ *                                    closed and hosts the coordinator stays CLOSED */
 typedef enum control_row_state {
     CONTROL_ROW_NONE,   /* it is of no generation. Its process may wait (`waits`), or was left out
                          * and is not READY yet, or has ended, or has not come yet */
@@ -65,7 +67,8 @@ typedef enum control_row_state {
     CONTROL_ROW_OUT,    /* the next list is without it, and its process may come in again */
     CONTROL_ROW_CUT,    /* the next list is without it, and its process ends: if it is `banned`
                          * it never comes in again */
-    CONTROL_ROW_CLOSED, /* its member has gone in good order */
+    CONTROL_ROW_CLOSED, /* its member has gone in good order; the host of the coordinator waits for
+                         * the others, also of generations that begin without it */
     CONTROL_ROW_DIED,   /* its member has ended otherwise, and no finding has named it; another
                          * process may have the id, and wait */
     CONTROL_ROW_LOST,   /* .. and a finding has */
@@ -234,8 +237,8 @@ static inline control_row_state control_row_state_of(const struct control_row *r
     static const control_row_state lives[] = {[CONTROL_SAID_NOTHING] = CONTROL_ROW_WORKS,
                                               [CONTROL_SAID_FAULT] = CONTROL_ROW_FAILED,
                                               [CONTROL_SAID_READY] = CONTROL_ROW_READY};
-    if (!row->member) return CONTROL_ROW_NONE;
     if (row->said == CONTROL_SAID_BYE) return CONTROL_ROW_CLOSED;
+    if (!row->member) return CONTROL_ROW_NONE;
     if (!control_is_member(row) || control_has_ended(row))
         return (row->cut || (control_is_presumed(row) && row->out)) ? CONTROL_ROW_LOST
                                                                     : CONTROL_ROW_DIED;
@@ -247,6 +250,11 @@ static inline control_row_state control_row_state_of(const struct control_row *r
 static inline bool control_is_same(const struct gf_coordinator *c, const struct control_row *row)
 {
     return control_has_begun(c) ? control_is_member(row) : (row->process == row->member_process);
+}
+/* The process that has the id is the one that has closed. */
+static inline bool control_has_closed(const struct control_row *row)
+{
+    return (row->said == CONTROL_SAID_BYE) && (!row->member || control_is_member(row));
 }
 /* A member that lives, and has not closed. */
 static inline bool control_is_active(const struct control_row *row)
@@ -319,7 +327,7 @@ void gf_coordinator_lost(struct gf_coordinator *c, struct control_row *row);
 void gf_coordinator_resets_check(struct gf_coordinator *c);
 /* Where a process of the generation has ended nothing needs to be asked. True: one has. */
 bool gf_coordinator_deaths_check(struct gf_coordinator *c);
-/* Where all others have closed, who says nothing is not waited for. */
+/* Where somebody has closed, and nobody else says anything, those are not waited for. */
 void gf_coordinator_silent_leave(struct gf_coordinator *c);
 
 /* ---- list.c ---- */

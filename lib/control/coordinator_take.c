@@ -206,6 +206,7 @@ static bool bye_take(struct gf_coordinator *c, struct control_row *row, struct g
     gf_coordinator_bye_hear(c, row, step);
     if (control_has_begun(c) || (row->offer.standing.generation != 0)) return true;
     row->process_state = CONTROL_PROCESS_ENDED; /* it joins no more */
+    (void)snprintf(row->how, sizeof row->how, "it closed its context");
     row->waits = false;
     row->said = CONTROL_SAID_NOTHING;
     gf_coordinator_post(row, CONTROL_ALL_GONE);

@@ -54,19 +54,17 @@ void gf_coordinator_end_job(struct gf_coordinator *c, gf_status code, uint32_t r
 /* Each member that lives has closed in good order. */
 bool gf_coordinator_end_if_closed(struct gf_coordinator *c)
 {
-    uint32_t byes = 0;
+    if (!control_has_begun(c) || (gf_coordinator_closed(c, 0, c->setup.id_count) == 0))
+        return false;
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         const struct control_row *row = &c->rows[id];
-        byes += (control_row_state_of(row) == CONTROL_ROW_CLOSED) ? 1u : 0u;
         if (control_is_awaited(row)) return false;
     }
-    if (byes == 0) return false;
     c->is_well = true;
     gf_coordinator_end_job(c, GF_ERR_STATE, GF_RANK_NONE, "the job has ended");
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         struct control_row *row = &c->rows[id];
-        bool is_other = row->member && !control_is_member(row); /* of that id, after it */
-        if ((row->said != CONTROL_SAID_BYE) || is_other) continue;
+        if (!control_has_closed(row)) continue;
         row->pending = 0;
         if (row->connection != CONTROL_NONE) gf_coordinator_post(row, CONTROL_ALL_GONE);
     }

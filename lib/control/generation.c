@@ -38,7 +38,7 @@ static void row_leave(struct gf_coordinator *c, uint32_t id)
     char name[CONTROL_NAME_BYTES]; /* as it was known in that generation */
     bool listed = (row->listed == c->next);
     bool was_ready = control_is_awaited(row) && (row->said == CONTROL_SAID_READY) && !row->leaves;
-    bool closed = control_is_member(row) && (row->said == CONTROL_SAID_BYE);
+    bool closed = control_has_closed(row);
     /* The host of the coordinator has closed, and waits for all others. */
     bool stays = closed && !control_may_be_cut(c, id);
     bool is_told = control_is_member(row) && !listed && !closed;

@@ -58,6 +58,7 @@ static void deadlines_check(struct gf_member *member)
     bool waits = (member->state == GF_MEMBER_READY) || (member->state == GF_MEMBER_LISTED) ||
                  ((member->state == GF_MEMBER_FAILED) && !member->found) ||
                  ((member->state == GF_MEMBER_JOINING) && member->taken_here);
+    const char *how = member->connected ? "it takes connections, and says nothing" : member->how;
     if (silence_ns < SILENCE_NS) silence_ns = SILENCE_NS;
     if (member_is_over(member)) return;
     if ((member->state == GF_MEMBER_CLOSING) &&
@@ -76,7 +77,7 @@ static void deadlines_check(struct gf_member *member)
                           member_coordinator_rank(member),
                           "the coordinator at %s cannot be reached, for %.1f s%s%s",
                           member->setup.address, (double)lost_ns / 1e9,
-                          (member->how[0] != '\0') ? ": " : "", member->how);
+                          (how[0] != '\0') ? ": " : "", how);
         return;
     }
     if (waits && member->connected && (member->now_ns - member->heard_ns >= silence_ns) &&

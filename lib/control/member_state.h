@@ -42,7 +42,8 @@ struct gf_member {
     bool lost; /* by this member itself */
     struct gf_error error;
     struct control_ready ready;
-    struct control_refusal refusal; /* the last one that may be tried again */
+    struct control_refusal refusal; /* the last word it heard, which may be tried again; no text:
+                                     * it was taken since, or could not reach a coordinator */
 
     struct control_standing standing;
     struct gf_generation generation; /* under way */

@@ -209,7 +209,10 @@ static void frame_take(struct gf_member *member, const struct gf_channel_event *
     struct gf_get get = {.at = event->payload, .left = event->size_bytes};
     uint32_t kind = event->frame_kind;
     member->heard_ns = member->now_ns;
-    if (kind != CONTROL_REFUSED) member->taken = member->taken_here = true;
+    if (kind != CONTROL_REFUSED) {
+        member->taken = member->taken_here = true;
+        member->refusal.text[0] = '\0';
+    }
     if ((kind < CONTROL_FRAME_COUNT) && (takes[kind] != NULL))
         takes[kind](member, &get);
     else
@@ -255,6 +258,7 @@ static void ended_take(struct gf_member *member, const struct gf_channel_event *
 {
     /* One that was only refused, or heard nothing, does not count. */
     if (member->connected && member->taken_here) member->lost_ns = member->now_ns;
+    if (!member->connected) member->refusal.text[0] = '\0'; /* nobody is there to refuse it */
     member->taken_here = false;
     member->connected = member->dials = false;
     member->died = (event->end == GF_CHANNEL_DIED);

@@ -62,6 +62,24 @@ void gf_coordinator_failure_check(struct gf_coordinator *c)
     }
 }
 
+/* After a takeover: who waits is told that it is of no generation, or that it has closed well. */
+static void others_tell(struct gf_coordinator *c)
+{
+    for (uint32_t id = 0; id < c->setup.id_count; id++) {
+        struct control_row *row = &c->rows[id];
+        bool is_same = (row->process == row->member_process); /* else that one has ended */
+        if (!row->member && !is_same) row->said = CONTROL_SAID_NOTHING;
+        if (!row->member && (row->said == CONTROL_SAID_BYE)) { /* nobody waits for it */
+            row->said = CONTROL_SAID_NOTHING;
+            row->waits = false;
+            gf_coordinator_post(row, CONTROL_ALL_GONE);
+        } else if (!is_same || (row->said != CONTROL_SAID_READY)) {
+            gf_coordinator_left_out_tell(row); /* else it waits */
+        }
+        if (row->connection == CONTROL_NONE) row->waits = false; /* it was on that list */
+    }
+}
+
 static void take_over(struct gf_coordinator *c, const struct control_standing *of)
 {
     c->number = of->generation;
@@ -79,12 +97,7 @@ static void take_over(struct gf_coordinator *c, const struct control_standing *o
                 c->world);
     gf_coordinator_enter(c, GF_COORDINATOR_RUN);
     gf_coordinator_failure_check(c);
-    for (uint32_t id = 0; id < c->setup.id_count; id++) {
-        struct control_row *row = &c->rows[id];
-        bool is_ready = (row->said == CONTROL_SAID_READY) && (row->process == row->member_process);
-        if (!is_ready) gf_coordinator_left_out_tell(row);        /* else it waits */
-        if (row->connection == CONTROL_NONE) row->waits = false; /* it was on that list */
-    }
+    others_tell(c);
     bool is_fault_of_this =
         c->is_fault_pending && (c->seen_in == c->number) && (c->seen_by < c->world);
     if (is_fault_of_this && (c->state == GF_COORDINATOR_RUN))
