@@ -781,6 +781,14 @@ static uint64_t within(uint64_t now_ns, uint64_t at_ns, uint64_t most_ns)
     return (since_ns < most_ns) ? since_ns : most_ns;
 }
 
+/* By the clock of a kernel, which gives a connection up after so long. */
+static uint64_t quiet_ns(const struct control_row *row)
+{
+    const uint64_t here_ns = states->coordinator->polled_ns - row->came_ns;
+    const uint64_t quiet_ns = (row->connection == CONTROL_NONE) ? row->quiet_ns : here_ns;
+    return (quiet_ns < KEEPALIVE_NS) ? quiet_ns : KEEPALIVE_NS;
+}
+
 static uint64_t row_hash(uint64_t hash, const struct control_row *row, uint64_t now_ns)
 {
     const uint64_t words[] = {row->connection,
@@ -811,6 +819,7 @@ static uint64_t row_hash(uint64_t hash, const struct control_row *row, uint64_t 
                               row->go_rank,
                               row->go_at,
                               within(now_ns, row->heard_ns, 5 * SECOND),
+                              quiet_ns(row),
                               within(now_ns, row->back_ns, 5 * SECOND),
                               (row->patience_ns > now_ns) ? row->patience_ns - now_ns : 0,
                               row->answered,

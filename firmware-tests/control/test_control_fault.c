@@ -76,6 +76,32 @@ TEST(a_culprit_is_found_by_evidence)
     for (uint32_t i = 0; i < LENGTH(fault_rows); i++) fault_row_run(&fault_rows[i]);
 }
 
+/* It was stopped before it began the operation that the others wait in, and answers as it goes on:
+ * it has waited for nobody, but did not run either. */
+TEST(who_was_stopped_and_goes_on_in_an_inquiry_is_not_cut)
+{
+    struct gf_coordinator_status status = {.world = 3};
+    control_world_open(&world, 3, 1);
+    for (uint32_t id = 0; id < 3; id++) world.procs[id].hangs = true;
+    world.procs[2].computes = true;
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    world.procs[2].stopped = true;
+    control_world_quiet(&world, 1500 * CONTROL_MS);
+    gf_member_fault(world.procs[0].member, &control_stuck, false);
+    control_world_quiet(&world, 200 * CONTROL_MS);
+    world.procs[2].stopped = world.procs[2].computes = false;
+    world.procs[2].now_ns = world.now_ns;
+    for (uint32_t n = 0; (n < 800) && (status.error.code == GF_OK); n++) {
+        control_world_quiet(&world, 5 * CONTROL_MS);
+        gf_coordinator_status(world.coordinator, &status);
+    }
+    assert_int_equal(status.error.peer, GF_RANK_NONE);
+    for (uint32_t id = 0; id < 3; id++) world.procs[id].hangs = false;
+    control_world_quiet(&world, 2 * SECOND);
+    control_all_work(&world, 3);
+    control_world_close(&world);
+}
+
 /* Rank 0 of six loses three others, and each edge is known half a second after the one before. */
 static void lost_say(void *of, struct control_edges *edges_out)
 {

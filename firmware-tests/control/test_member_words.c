@@ -279,6 +279,46 @@ TEST(it_says_where_it_is)
     control_world_close(&world);
 }
 
+/* Its next report says that it has waited for nobody for so long. */
+static void free_is(uint64_t least_ms, uint64_t most_ms)
+{
+    struct gf_channel_event event = {0};
+    struct control_report report = {0};
+    (void)control_words_heard(&world.channel);
+    gf_member_report(member)->sequence++;
+    spend(110 * CONTROL_MS);
+    while ((event.frame_kind != CONTROL_STATUS) || (event.kind != GF_CHANNEL_FRAME))
+        assert_true(world.channel.driver->poll(&world.channel, 0, &event));
+    struct gf_get get = {.at = event.payload, .left = event.size_bytes};
+    (void)gf_get_u32(&get);
+    gf_frame_report_walk(&(struct gf_walk){.get = &get}, &report);
+    uint64_t free_ms = report.free_ns / CONTROL_MS;
+    if ((free_ms < least_ms) || (free_ms > most_ms))
+        fail_msg("%u ms, not %u to %u", (unsigned)free_ms, (unsigned)least_ms, (unsigned)most_ms);
+}
+
+/* From the begin of its generation on, and only while it is polled: it may be stopped. */
+TEST(it_says_for_how_long_it_has_waited_for_nobody)
+{
+    open_hosted(GF_RANK_NONE);
+    world.procs[0].now_ns += 3 * SECOND;
+    say_waiting(0);
+    say_list(1, 0, 3);
+    endpoint_set();
+    spend(2 * SECOND); /* it waits for GO */
+    say_go(1, 3);
+    free_is(0, 120);
+    spend(500 * CONTROL_MS);
+    free_is(600, 740);
+    world.procs[0].now_ns += 3 * SECOND;
+    free_is(950, 1110);
+    gf_member_report(member)->waits_for = 1;
+    turn();
+    gf_member_report(member)->waits_for = GF_RANK_NONE;
+    free_is(0, 120);
+    control_world_close(&world);
+}
+
 TEST(a_heartbeat_is_told)
 {
     begin();

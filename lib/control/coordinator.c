@@ -110,6 +110,7 @@ static void clock_go(struct gf_coordinator *c, uint64_t now_ns)
 {
     uint64_t gap_ns = now_ns - c->polled_ns;
     c->now_ns += (gap_ns < CONTROL_NAP_NS) ? gap_ns : CONTROL_NAP_NS;
+    c->before_ns = c->polled_ns;
     c->polled_ns = now_ns;
 }
 
@@ -232,7 +233,7 @@ struct gf_coordinator *gf_coordinator_open(const struct gf_coordinator_setup *se
         c->rows[id].report.waits_for = GF_RANK_NONE;
         c->rows[id].report.tensor = GF_TENSOR_NONE;
     }
-    c->polled_ns = now_ns;
+    c->before_ns = c->polled_ns = now_ns;
     c->closed.rank = GF_RANK_NONE;
     return c;
 }

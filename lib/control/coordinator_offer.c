@@ -107,7 +107,8 @@ static void row_take(struct gf_coordinator *c, uint32_t connection,
     row->connection = connection;
     row->offer = *offer;
     row->pending = 0;
-    row->heard_ns = row->back_ns = c->now_ns;
+    gf_coordinator_hear(c, row);
+    row->back_ns = c->now_ns;
     row->go_rank = row->go_at = 0;
     c->connection_ids[connection] = offer->id;
     /* Who says BYE goes once it has lost the coordinator, and BYE itself may be lost with it. */

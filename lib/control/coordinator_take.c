@@ -252,7 +252,7 @@ static bool word_take(struct gf_coordinator *c, uint32_t id, uint32_t kind, stru
 {
     struct control_row *row = &c->rows[id];
     uint32_t number = gf_get_u32(get);
-    row->heard_ns = c->now_ns;
+    gf_coordinator_hear(c, row);
     if (kind == CONTROL_ENDPOINT) {
         bool is_due = control_is_listed(c, row) && (number == c->next);
         return !is_due || endpoint_take(c, id, get);

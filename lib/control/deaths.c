@@ -5,12 +5,20 @@
 #include <stdio.h>
 #include <string.h>
 
+/* What a poll finds may have come at any time since the poll before. */
+void gf_coordinator_hear(const struct gf_coordinator *c, struct control_row *row)
+{
+    row->heard_ns = c->now_ns;
+    row->came_ns = c->before_ns;
+}
+
 void gf_coordinator_lost(struct gf_coordinator *c, struct control_row *row)
 {
     if (row->connection != CONTROL_NONE) c->connection_ids[row->connection] = CONTROL_NONE;
     row->connection = CONTROL_NONE;
     row->pending = 0;
     row->broke_ns = c->now_ns;
+    row->quiet_ns = c->polled_ns - row->came_ns;
     if (row->waits) row->waits = !control_has_ended(row) && control_is_listed(c, row);
 }
 
@@ -20,11 +28,11 @@ void gf_coordinator_lost(struct gf_coordinator *c, struct control_row *row)
  * CONTROL_RESET_NS, as its tries are 1.6 s apart at most. A kernel gives a connection up after
  * `keepalive` without a word: where nothing was heard for so long, its process may live and
  * compute, and it dials once it polls. A reset sooner than that is of a process that has ended, or
- * polls. */
+ * polls. Time in which the coordinator was not polled counts here: for that kernel it went on. */
 static uint64_t reset_ns(const struct gf_coordinator *c, const struct control_row *row)
 {
     bool may_compute = control_is_member(row) && (row->said < CONTROL_SAID_READY) &&
-                       (row->broke_ns - row->heard_ns >= c->terms.keepalive_ns);
+                       (row->quiet_ns >= c->terms.keepalive_ns);
     bool is_longer = may_compute && (c->terms.exchange_timeout_ns > CONTROL_RESET_NS);
     return is_longer ? c->terms.exchange_timeout_ns : CONTROL_RESET_NS;
 }

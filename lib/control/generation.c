@@ -75,7 +75,7 @@ static void row_enter(struct gf_coordinator *c, uint32_t id)
     row->total = row->endpoint_total;
     row->member_process = row->process;
     row->rank = row->next_rank;
-    row->heard_ns = c->now_ns;
+    gf_coordinator_hear(c, row);
     row->go_rank = row->go_at = 0;
     c->rank_ids[row->rank] = id;
     gf_coordinator_post(row, CONTROL_GO);

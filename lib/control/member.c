@@ -89,7 +89,8 @@ static void deadlines_check(struct gf_member *member)
 
 /* ---- calls ---- */
 
-/* Time in which it was not polled does not count against the coordinator. */
+/* Time in which it was not polled does not count against the coordinator, nor as time in which this
+ * member waited for nobody. */
 static void clock_go(struct gf_member *member, uint64_t now_ns)
 {
     uint64_t gap_ns = (now_ns > member->now_ns) ? now_ns - member->now_ns : 0;
@@ -97,6 +98,7 @@ static void clock_go(struct gf_member *member, uint64_t now_ns)
     member->lost_ns += nap_ns;
     member->heard_ns += nap_ns;
     member->since_ns += nap_ns;
+    member->waited_ns += nap_ns;
     member->now_ns = now_ns;
     gf_member_report_follow(member);
 }
@@ -279,9 +281,9 @@ struct gf_member *gf_member_open(const struct gf_member_setup *setup, void *stat
     member->report.tensor = GF_TENSOR_NONE;
     member->moved = member->reported = member->report;
     member->fault.error.peer = member->awaits.awaited = GF_RANK_NONE;
-    member->moved_ns = now_ns;
     member->closed.rank = GF_RANK_NONE;
     member->error = (struct gf_error){.peer = GF_RANK_NONE, .tensor = GF_TENSOR_NONE};
     member->now_ns = member->since_ns = member->lost_ns = member->heard_ns = now_ns;
+    member->moved_ns = member->waited_ns = now_ns;
     return member;
 }

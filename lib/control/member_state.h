@@ -29,7 +29,7 @@ struct gf_member {
     uint64_t status_ns;
     uint64_t beat_ns;     /* its last heartbeat; 0: none in this generation */
     uint64_t beat_for_ns; /* .. asks to be awaited for so long */
-    uint64_t waited_ns;   /* when it waited for somebody last */
+    uint64_t waited_ns;   /* when it waited for somebody last; the begin of the generation */
     uint64_t moved_ns;    /* since when it stands in one place */
     struct control_patience patience;
     struct control_closed closed;

@@ -58,7 +58,7 @@ static void generation_begin(struct gf_member *member, const struct control_go *
     member->report = (struct control_report){.waits_for = GF_RANK_NONE, .tensor = GF_TENSOR_NONE};
     member->pending &= 1u << CONTROL_OFFER;
     member->beat_ns = 0;
-    member->moved_ns = member->now_ns;
+    member->moved_ns = member->waited_ns = member->now_ns;
     member->patience = (struct control_patience){0};
     member->fault = (struct control_fault){.error.peer = GF_RANK_NONE};
     member->moved = member->reported = member->report;
