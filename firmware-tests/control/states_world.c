@@ -784,7 +784,7 @@ static uint64_t within(uint64_t now_ns, uint64_t at_ns, uint64_t most_ns)
 /* By the clock of a kernel, which gives a connection up after so long. */
 static uint64_t quiet_ns(const struct control_row *row)
 {
-    const uint64_t here_ns = states->coordinator->polled_ns - row->came_ns;
+    const uint64_t here_ns = states->coordinator->kernel_ns - row->came_ns;
     const uint64_t quiet_ns = (row->connection == CONTROL_NONE) ? row->quiet_ns : here_ns;
     return (quiet_ns < KEEPALIVE_NS) ? quiet_ns : KEEPALIVE_NS;
 }

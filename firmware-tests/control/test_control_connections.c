@@ -156,11 +156,13 @@ static const struct outage_row {
     uint32_t computes;   /* bits of ranks that are not polled */
     bool is_unpolled;    /* nor is the coordinator, as long as the outage lasts, */
     bool is_heard_first; /* .. and a word that came as that began is read as it ends */
+    bool is_left_out;    /* .. and its host leaves that time out of its clock */
 } outage_rows[] = {
-    {"the_coordinator_runs", 4, false, false},
-    {"the_coordinator_is_stopped", 4, true, false},
-    {"it_is_stopped_and_all_compute", 7, true, false},
-    {"it_is_stopped_with_a_word_unread", 4, true, true},
+    {"the_coordinator_runs", 4, false, false, false},
+    {"the_coordinator_is_stopped", 4, true, false, false},
+    {"it_is_stopped_and_all_compute", 7, true, false, false},
+    {"it_is_stopped_with_a_word_unread", 4, true, true, false},
+    {"its_host_computes", 4, true, false, true},
 };
 
 static void outage_computes(uint32_t ranks, bool begins)
@@ -183,6 +185,10 @@ static void outage_row_run(const struct outage_row *row)
     outage_computes(row->computes, true);
     all_compute(1500 * CONTROL_MS); /* longer than keepalive */
     world.is_stopped = false;
+    if (row->is_left_out) {
+        gf_coordinator_away(world.coordinator, 1400 * CONTROL_MS);
+        world.now_ns -= 1400 * CONTROL_MS;
+    }
     if (row->is_heard_first) control_world_coordinate(&world);
     for (uint32_t i = 0; i < world.proc_count; i++)
         if ((row->computes & (1u << i)) != 0) control_world_reset(&world, i);

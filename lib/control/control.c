@@ -252,11 +252,12 @@ static void report_put(struct gf_control *control, const struct gf_position *pos
     report->buffer = position->buffer;
 }
 
-gf_control_state gf_control_poll(struct gf_control *control, uint64_t now_ns,
+gf_control_state gf_control_poll(struct gf_control *control, uint64_t now_ns, uint64_t away_ns,
                                  const struct gf_position *position)
 {
     report_put(control, position);
     control->polled_ns = now_ns;
+    if (control->coordinator != NULL) gf_coordinator_away(control->coordinator, away_ns);
     /* where only these two talk all has been said after some turns */
     for (uint32_t i = 0; i < (is_alone(&control->setup) ? ALONE_TURNS : 1); i++) {
         (void)gf_member_poll(control->member, now_ns);

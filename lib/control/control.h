@@ -96,8 +96,9 @@ gf_status gf_control_open(const struct gf_control_setup *setup, void *state, uin
                           struct gf_control **control_out, struct gf_fault *fault_out);
 gf_control_state gf_control_current_state(
     const struct gf_control *control); /* as of the last poll */
-/* Bounded work, never blocks. `position` is what is told of this rank. */
-gf_control_state gf_control_poll(struct gf_control *control, uint64_t now_ns,
+/* Bounded work, never blocks. now_ns leaves out time in which this rank did not run, away_ns in
+ * all; other hosts count it. `position` is what is told of this rank. */
+gf_control_state gf_control_poll(struct gf_control *control, uint64_t now_ns, uint64_t away_ns,
                                  const struct gf_position *position);
 
 /* AWAITS, true: this is the generation to come. The link is opened for it, and its endpoint is

@@ -110,8 +110,14 @@ static void clock_go(struct gf_coordinator *c, uint64_t now_ns)
 {
     uint64_t gap_ns = now_ns - c->polled_ns;
     c->now_ns += (gap_ns < CONTROL_NAP_NS) ? gap_ns : CONTROL_NAP_NS;
-    c->before_ns = c->polled_ns;
     c->polled_ns = now_ns;
+    c->before_ns = c->kernel_ns;
+    c->kernel_ns = now_ns + c->away_ns;
+}
+
+void gf_coordinator_away(struct gf_coordinator *c, uint64_t away_ns)
+{
+    c->away_ns = away_ns;
 }
 
 /* Those that wait for all ranks to join hear at once that one cannot, and each reason once: whoever
@@ -233,7 +239,7 @@ struct gf_coordinator *gf_coordinator_open(const struct gf_coordinator_setup *se
         c->rows[id].report.waits_for = GF_RANK_NONE;
         c->rows[id].report.tensor = GF_TENSOR_NONE;
     }
-    c->before_ns = c->polled_ns = now_ns;
+    c->before_ns = c->kernel_ns = c->polled_ns = now_ns;
     c->closed.rank = GF_RANK_NONE;
     return c;
 }

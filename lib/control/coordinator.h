@@ -52,6 +52,8 @@ struct gf_coordinator *gf_coordinator_open(const struct gf_coordinator_setup *se
  * the job goes on. GF_OK: all have left in good order, and everybody was told. An error: the job
  * has ended, and gf_coordinator_status() says why. */
 gf_status gf_coordinator_poll(struct gf_coordinator *coordinator, uint64_t now_ns);
+/* Its host leaves so much time in all out of the clock that it gives, as it did not run then. */
+void gf_coordinator_away(struct gf_coordinator *coordinator, uint64_t away_ns);
 void gf_coordinator_status(const struct gf_coordinator *coordinator,
                            struct gf_coordinator_status *status_out);
 /* How many of the members with ids first .. first + count - 1 have closed in good order. */

@@ -100,7 +100,7 @@ struct control_row {
     char how[56];      /* how it has ended, in its channel's words */
     bool waits;        /* it fits, and is no member: it is of the next list */
     uint64_t broke_ns; /* when its connection broke, where there is none; */
-    uint64_t quiet_ns; /* .. nothing had come of it for so long by then, as its kernel counts */
+    uint64_t quiet_ns; /* .. nothing had come of it for so long by then, as kernels count */
     struct control_offer offer;
     uint64_t refused; /* the process that was refused last, which is logged once */
     uint64_t banned;  /* the process that was cut and shall not come in again; 0: none */
@@ -136,7 +136,7 @@ struct control_row {
     uint32_t go_rank; /* GO: the next piece */
     uint32_t go_at;
     uint64_t heard_ns;        /* its last word; */
-    uint64_t came_ns;         /* .. it came after that, by the clock that was given */
+    uint64_t came_ns;         /* .. it came after that, as kernels count */
     uint64_t heard_report_ns; /* its last report in this generation; 0: none */
     uint64_t calls_same;      /* its requests up to this one are known to be those of the others */
     uint64_t back_ns;         /* its last offer */
@@ -164,9 +164,11 @@ struct gf_coordinator {
     struct control_terms terms;
     struct gf_channel *channel;
     gf_coordinator_state state;
-    uint64_t before_ns; /* the clock that it was given at the poll before, */
-    uint64_t polled_ns; /* the one that it was given last, */
+    uint64_t polled_ns; /* the clock that it was given last, */
     uint64_t now_ns;    /* and its own, which leaves out time in which it was not polled */
+    uint64_t away_ns;   /* what its host has left out of the first */
+    uint64_t kernel_ns; /* so this is what kernels count, */
+    uint64_t before_ns; /* and this is that of the poll before */
     uint64_t done_ns;   /* the last time that a poll left no events */
     uint64_t since_ns;  /* of the state */
     uint64_t left_ns;   /* when the generation under way ceased to run */

@@ -18,7 +18,7 @@ void gf_coordinator_lost(struct gf_coordinator *c, struct control_row *row)
     row->connection = CONTROL_NONE;
     row->pending = 0;
     row->broke_ns = c->now_ns;
-    row->quiet_ns = c->polled_ns - row->came_ns;
+    row->quiet_ns = c->kernel_ns - row->came_ns;
     if (row->waits) row->waits = !control_has_ended(row) && control_is_listed(c, row);
 }
 

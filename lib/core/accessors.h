@@ -99,7 +99,7 @@ static inline uint64_t gf_awake(const gf_context *gf)
 static inline gf_control_state gf_poll_control(gf_context *gf)
 {
     gf->position.step = gf_steps(gf);
-    return gf_control_poll(gf->control, gf_awake(gf), &gf->position);
+    return gf_control_poll(gf->control, gf_awake(gf), gf->polled.away_ns, &gf->position);
 }
 
 #endif
