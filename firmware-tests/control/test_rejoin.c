@@ -219,6 +219,114 @@ TEST(a_job_whose_rank_0_hosts_it_begins_anew)
     for (uint32_t rank = 0; rank < 3; rank++) assert_false(gf_rejoined(w.ranks[rank].gf));
 }
 
+/* ---- GO and what came after it, in one poll ---- */
+
+/* A member whose program is elsewhere when the coordinator says GO, until something has befallen
+ * that generation. Its next poll takes GO and all that was said after it. */
+static struct nap {
+    uint32_t of;
+    bool (*befalls)(struct world *w);
+    bool edge_breaks; /* first of all, in step 2: from it to rank 1 */
+    enum { AWAKE, SLEEPS, HAS_SLEPT } state;
+    uint32_t goes_on; /* with this state of its appliance */
+    uint64_t wake_ns;
+} nap;
+
+static bool nap_begins(struct world *w, const gf_context *gf)
+{
+    const struct gf_coordinator_status status = world_coordinator_status(w);
+    return (gf->change.state == GF_CHANGE_AWAIT) && (status.state == GF_COORDINATOR_RUN) &&
+           (status.generation == gf->generation) &&
+           (gf_control_generation(gf->control)->number < gf->generation);
+}
+
+static void nap_turn(struct world *w, uint32_t rank)
+{
+    const gf_context *gf = w->ranks[nap.of].gf;
+    struct elastic_rank *job = &elastic.ranks[nap.of];
+    uint64_t now_ns = gf_sim_now_ns(w->sim);
+    if (nap.edge_breaks && (gf_steps(gf) == 1) && (job->state == STEPS)) {
+        gf_sim_fail_post(w->sim, nap.of, 3);
+        nap.edge_breaks = false;
+    }
+    if ((nap.state == AWAKE) && nap_begins(w, gf)) {
+        nap.state = SLEEPS;
+        nap.goes_on = job->state;
+        job->state = IDLE; /* nap_before() */
+    }
+    if (nap.state != SLEEPS) return;
+    if ((nap.wake_ns == 0) && nap.befalls(w)) nap.wake_ns = now_ns + SECOND / 50;
+    if ((nap.wake_ns == 0) || (now_ns < nap.wake_ns)) return;
+    job->state = nap.goes_on;
+    nap.state = HAS_SLEPT;
+}
+
+static gf_status nap_before(struct world *w, uint32_t rank)
+{
+    return ((rank == nap.of) && (nap.state == SLEEPS)) ? GF_AGAIN : GF_OK;
+}
+
+static void nap_play(struct world *w, uint32_t ranks, const struct nap *how,
+                     const struct elastic_event *script)
+{
+    struct world_setup setup = elastic_setup(ranks);
+    nap = *how;
+    elastic.hooks.turn = nap_turn;
+    elastic.hooks.before = nap_before;
+    world_open(w, &setup);
+    elastic_run(w, script, 5 * SECOND);
+    assert_int_equal(nap.state, HAS_SLEPT);
+}
+
+/* Its kernel says that it has ended, as no word is unread. */
+static bool rank_0_dies(struct world *w)
+{
+    const struct gf_control *control = w->ranks[0].gf->control;
+    if (gf_control_generation(control)->number < world_coordinator_status(w).generation)
+        return false;
+    gf_sim_kill(w->sim, 0);
+    return true;
+}
+
+/* The others went on without it, and the only one that had later weights has died. */
+TEST(old_weights_are_not_whole_where_the_generation_fails_in_the_poll_that_begins_it)
+{
+    SIM_ONLY;
+    const struct nap how = {.of = 1, .befalls = rank_0_dies};
+    const struct elastic_event list[] = {{1000, 1, STOP}, {4000000, 1, GO_ON}, END};
+    elastic.hooks.work_ns = SECOND / 100;
+    WORLD(w);
+    nap_play(&w, 2, &how, list);
+    assert_int_equal(w.ranks[1].status, GF_ERR_DATA);
+}
+
+TEST(who_was_started_again_knows_it_where_the_generation_fails_in_the_poll_that_begins_it)
+{
+    SIM_ONLY;
+    const struct nap how = {.of = 2, .befalls = rank_0_dies};
+    const struct elastic_event list[] = {{1000, 2, KILL}, {6000, 2, START}, END};
+    WORLD(w);
+    nap_play(&w, 3, &how, list);
+    expect_world(&w, 1u << 0, "rank 2 comes back, rank 0 dies");
+    assert_true(gf_rejoined(w.ranks[2].gf));
+}
+
+static bool all_are_asked(struct world *w)
+{
+    return world_coordinator_status(w).state == GF_COORDINATOR_INQUIRE;
+}
+
+/* Its link to rank 1 broke in the generation before, in which another process was rank 1. */
+TEST(a_broken_edge_is_not_told_in_the_numbers_of_the_next_generation)
+{
+    SIM_ONLY;
+    const struct nap how = {.of = 0, .befalls = all_are_asked, .edge_breaks = true};
+    WORLD(w);
+    nap_play(&w, 3, &how, NULL);
+    assert_int_equal(w.ranks[1].status, GF_ERR_PEER); /* is to go */
+    expect_world(&w, 1u << 1, "rank 0 names nobody");
+}
+
 TEST(a_world_of_one_rank_has_none_to_rejoin)
 {
     struct gf_config config = {.job = {.world = 1, .ignore_environment = true},

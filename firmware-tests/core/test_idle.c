@@ -217,6 +217,7 @@ static gf_context *waiter(struct gf_link *link)
     assert_true(gf_control_state_bytes(&setup) <= sizeof state);
     assert_int_equal(gf_control_open(&setup, state, 0, &gf.control, &fault), GF_OK);
     gf.config.link.idle = GF_IDLE_SLEEP;
+    gf.config.exchange.timeout_ns = 1000 * MS;
     gf_ticks_begin(&gf.ticks, &gf_clock_monotonic);
     arms = flag_arms = 0;
     return &gf;
@@ -327,6 +328,40 @@ TEST(a_wait_ends_at_its_bound)
         if (least_ns > bounds_ns[i] + 2500000)
             fail_msg("%llu ns for %llu", (unsigned long long)least_ns,
                      (unsigned long long)bounds_ns[i]);
+    }
+    (void)close(pipe_ends[0]);
+    (void)close(pipe_ends[1]);
+}
+
+static gf_status poll_only(gf_context *gf, void *arg)
+{
+    (void)gf_poll_begin(gf);
+    return GF_AGAIN;
+}
+
+/* Else a deadline would take several times as long as it says. The most of tries for a minute:
+ * other processes may have the core. */
+TEST(a_sleep_of_the_library_counts_for_deadlines_however_short_the_timeout_is)
+{
+    static const uint64_t timeouts_ns[] = {10 * MS, 20 * MS, 1000 * MS};
+    const uint64_t bound_ns = 50 * MS;
+    assert_int_equal(pipe(pipe_ends), 0);
+    struct gf_link link = {.driver = &link_driver, .wake_fd = pipe_ends[0]};
+    gf_context *gf = waiter(&link);
+    gf->phase = GF_PHASE_FAILED;
+    for (size_t i = 0; i < LENGTH(timeouts_ns); i++) {
+        uint64_t most_ns = 0;
+        uint64_t since_ns = gf_now(gf);
+        gf->config.exchange.timeout_ns = timeouts_ns[i];
+        while ((most_ns < bound_ns * 9 / 10) && (gf_now(gf) - since_ns < 60000 * MS)) {
+            (void)gf_poll_begin(gf);
+            uint64_t begin_ns = gf_awake(gf);
+            assert_int_equal(gf_wait_for(gf, poll_only, NULL, bound_ns), GF_AGAIN);
+            if (gf_awake(gf) - begin_ns > most_ns) most_ns = gf_awake(gf) - begin_ns;
+        }
+        if (most_ns < bound_ns * 9 / 10)
+            fail_msg("exchange.timeout %u ms: of 50 ms of sleep %u us counted",
+                     (unsigned)(timeouts_ns[i] / MS), (unsigned)(most_ns / 1000));
     }
     (void)close(pipe_ends[0]);
     (void)close(pipe_ends[1]);

@@ -201,11 +201,29 @@ static bool drained(gf_context *gf, uint64_t now_ns)
     return gf_ops_drained(gf, now_ns) && device;
 }
 
+/* The appliance aborts while the finding is awaited, which may take until join_timeout: no call has
+ * answered with the failure yet, and this rank gives up. */
+static void asking_abort(gf_context *gf)
+{
+    const struct gf_error failed = gf->error;
+    error_fill(gf, GF_ERR_ABORTED, failed.operation, gf->rank, failed.tensor);
+    (void)snprintf(gf->error.text, sizeof gf->error.text, "aborted by its appliance: %.200s",
+                   failed.text);
+    gf->failing.asks = false;
+    gf->failing.ends = true;
+    gf_control_fault(gf->control, &gf->error, gf_steps(gf), true);
+    failure_log(gf);
+}
+
 /* Is the finding still awaited? Once it is here it is the error. */
 static bool finding_is_awaited(gf_context *gf)
 {
     if (!gf->failing.asks) return false;
-    if (!gf_control_is_found(gf->control)) return true;
+    if (!gf_control_is_found(gf->control)) {
+        if (!gf_aborted(gf)) return true;
+        asking_abort(gf);
+        return false;
+    }
     /* what the link saw would be lost */
     if (gf->error.code == GF_ERR_LINK)
         gf_log_line(&gf->log, GF_LOG_WARN, "rank %u: %s", gf->rank, gf->error.text);

@@ -22,13 +22,18 @@ gf_status gf_enter_poll(gf_context *gf)
                                                                                       : status;
 }
 
+uint64_t gf_gap_most_ns(const gf_context *gf)
+{
+    uint64_t most_ns = gf->config.exchange.timeout_ns / 4;
+    return (most_ns < GF_GAP_NS) ? most_ns : GF_GAP_NS;
+}
+
 uint64_t gf_poll_begin(gf_context *gf)
 {
     uint64_t now_ns = gf_now(gf);
-    uint64_t most_ns = gf->config.exchange.timeout_ns / 4;
+    uint64_t most_ns = gf_gap_most_ns(gf);
     uint64_t gap_ns = now_ns - gf->polled.at_ns;
     gf->polled.at_ns = now_ns;
-    if (most_ns > GF_GAP_NS) most_ns = GF_GAP_NS;
     if (gap_ns <= most_ns) return now_ns;
     gf->polled.away_ns += gap_ns - most_ns;
     gf_ops_forgive(gf, gap_ns - most_ns);

@@ -26,6 +26,7 @@ struct gf_polled {
  * this rank are extended by the rest, because its process, machine or clock stood still. */
 #define GF_GAP_NS UINT64_C(250000000)
 uint64_t gf_poll_begin(gf_context *gf);
+uint64_t gf_gap_most_ns(const gf_context *gf); /* how much of a gap counts */
 
 /* Once a poll, though not all of it at each one while only flags are awaited. Negative: the context
  * has failed. */

@@ -49,6 +49,7 @@ gf_status gf_generation_enter(gf_context *gf, const struct gf_generation *to,
     gf_control_endpoint_set(gf->control, endpoint, endpoint_bytes);
     gf_ops_reset(gf);
     gf_choose_reset(gf);
+    gf->failing.link_peer = GF_RANK_NONE; /* ranks have other numbers, and a new link */
     gf->warm = (struct gf_warm){.state = GF_WARM_BEGIN};
     gf->polled.control_skip = 0;
     gf->position = (struct gf_position){
@@ -66,7 +67,8 @@ static void deadline_set(gf_context *gf)
     gf->change.deadline_ns = gf_awake(gf) + gf->config.rendezvous.join_timeout_ns + LATE_NS;
 }
 
-/* GO has come: what is under way now is the generation's. */
+/* GO has come: what is under way now is the generation's. It is the one way into a generation, so
+ * what this rank is in it (numbers, whether it came in) holds also where it fails at once. */
 static void joined(gf_context *gf)
 {
     struct gf_change *change = &gf->change;
@@ -76,7 +78,6 @@ static void joined(gf_context *gf)
     memset(gf->observed.late, 0, gf->world * sizeof *gf->observed.late);
     gf->observed.generation_steps = 0;
     gf->error = (struct gf_error){.rank = gf->rank, .peer = GF_RANK_NONE, .tensor = GF_TENSOR_NONE};
-    gf->failing.link_peer = GF_RANK_NONE; /* ranks have other numbers, and a new link */
     gf->phase = GF_PHASE_JOIN;
     change->state = GF_CHANGE_JOIN;
     deadline_set(gf);
@@ -180,12 +181,12 @@ static gf_status await_progress(gf_context *gf)
     if (moves) (void)gf->link->driver->progress(gf->link);
     switch (gf_poll_control(gf)) {
     case GF_CONTROL_AWAITS: break;
-    case GF_CONTROL_WORKS: joined(gf); return GF_AGAIN;
+    case GF_CONTROL_WORKS:
+    case GF_CONTROL_FAILED: /* it failed in the poll that began it: the next one drains it */
+        joined(gf);
+        return GF_AGAIN;
     case GF_CONTROL_LEFT:
     case GF_CONTROL_LEAVES: return left(gf);
-    case GF_CONTROL_FAILED: /* it was left out before it began: it is READY again, and waits */
-        gf_control_ready(gf->control, &gf->change.own, false, gf->change.leaves);
-        return GF_AGAIN;
     case GF_CONTROL_ENDED: return end(gf, gf_control_error(gf->control));
     }
     if (!gf_control_list_due(gf->control, &to)) return GF_AGAIN;

@@ -16,8 +16,11 @@
  * takes */
 #define SPINS_OVERSUBSCRIBED 32u
 
+/* A sleep is a gap between two polls. All of it must count, or deadlines would pass more slowly
+ * than the system's time; half of what counts leaves room for a sleep that ends late. */
 static uint64_t sleep_ns(const gf_context *gf, uint64_t longest_ns)
 {
+    if (longest_ns > gf_gap_most_ns(gf) / 2) longest_ns = gf_gap_most_ns(gf) / 2;
     return (gf->wait_state.left_ns < longest_ns) ? gf->wait_state.left_ns : longest_ns;
 }
 
