@@ -18,7 +18,9 @@ static void abort_turn(struct world *w, uint32_t rank)
     gf_context *gf = w->ranks[0].gf;
     if ((now.aborted_ns != 0) && (now.ended_ns == 0) && (gf->phase == GF_PHASE_FAILED))
         now.ended_ns = gf_sim_now_ns(w->sim);
-    if ((rank != 0) || (now.aborted_ns != 0) || (gf->phase != GF_PHASE_FAILING) || !gf->failing.asks) return;
+    if ((rank != 0) || (now.aborted_ns != 0) || (gf->phase != GF_PHASE_FAILING) ||
+        !gf->failing.asks)
+        return;
     if (now.regroups) {
         assert_int_equal(gf_regroup_begin(gf), GF_OK);
         elastic.ranks[0].state = CHANGES;
