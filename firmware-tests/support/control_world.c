@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "drivers/base/fnv.h"
+#include "lib/control/member_state.h"
 
 #define JOIN_NS (8000 * CONTROL_MS)
 #define KEEPALIVE_NS (1000 * CONTROL_MS)
@@ -177,11 +178,28 @@ static void log_line(void *user, gf_log_level level, const char *text)
 }
 #define TELL(...) gf_log_line(&(struct gf_log){.fn = log_line}, GF_LOG_INFO, __VA_ARGS__)
 
-static void *zeroed(size_t bytes)
+/* What a caller gives may hold anything, and what lies behind it is not the library's: one world
+ * has other bytes there than the next, so that setting a bit shows as well as clearing it. */
+#define BEHIND_BYTES 8192u
+static unsigned char filled_with = 0x5a;
+
+static void *filled(size_t bytes)
 {
-    void *memory = calloc(1, bytes);
+    void *memory = malloc(bytes + BEHIND_BYTES);
     if (memory == NULL) abort();
+    memset(memory, filled_with, bytes + BEHIND_BYTES);
     return memory;
+}
+
+static void give_back(void *memory, size_t bytes)
+{
+    const unsigned char *behind = (const unsigned char *)memory + bytes;
+    for (uint32_t i = 0; (memory != NULL) && (i < BEHIND_BYTES); i++) {
+        if (behind[i] == behind[BEHIND_BYTES - 1]) continue;
+        printf("ERROR: byte %u behind a state of %zu bytes was written\n", i, bytes);
+        abort();
+    }
+    free(memory);
 }
 
 void control_world_coordinator_begin(struct control_world *world)
@@ -190,7 +208,7 @@ void control_world_coordinator_begin(struct control_world *world)
     world->channel = (struct gf_channel){
         .driver = &driver, .connections_max = GF_COORDINATOR_CONNECTIONS(world->id_count)};
     world->coordinator =
-        gf_coordinator_open(&world->setup, zeroed(gf_coordinator_state_bytes(&world->setup)),
+        gf_coordinator_open(&world->setup, filled(gf_coordinator_state_bytes(&world->setup)),
                             &world->channel, world->now_ns);
     world->coordinator_lives = true;
     TELL("coordinator %u begins", world->coordinators);
@@ -205,7 +223,7 @@ void control_world_coordinator_end(struct control_world *world)
         pipe_end(&conn->to[TO_MEMBER], GF_CHANNEL_DIED);
         if (conn->closed[TO_MEMBER]) conn->used = false;
     }
-    free(world->coordinator);
+    give_back(world->coordinator, gf_coordinator_state_bytes(&world->setup));
     world->coordinator = NULL;
     world->coordinator_lives = false;
 }
@@ -293,7 +311,7 @@ uint32_t control_world_start(struct control_world *world, uint32_t id, bool rejo
                                   .has_state = !rejoins && (id < world->ids),
                                   .state = 7};
     proc->channel = (struct gf_channel){.driver = &driver, .connections_max = 1};
-    proc->member = gf_member_open(&setup, zeroed(gf_member_state_bytes(&setup)), &proc->channel,
+    proc->member = gf_member_open(&setup, filled(gf_member_state_bytes(&setup)), &proc->channel,
                                   world->now_ns);
     proc->stuck_ns = world->now_ns;
     TELL("process %u of id %u begins", at, id);
@@ -311,7 +329,9 @@ static void proc_kill(struct control_world *world, uint32_t proc, gf_channel_end
     }
     TELL("process %u of id %u dies%s", proc, world->procs[proc].id,
          (end == GF_CHANNEL_RESET) ? " with words unread" : "");
-    free(world->procs[proc].member);
+    if (world->procs[proc].member != NULL)
+        give_back(world->procs[proc].member,
+                  gf_member_state_bytes(&world->procs[proc].member->setup));
     world->procs[proc].member = NULL;
     world->procs[proc].alive = false;
 }
@@ -390,6 +410,7 @@ static void world_begin(struct control_world *world, uint32_t ids, uint64_t seed
                         uint32_t host_id)
 {
     the_world = world;
+    filled_with = (unsigned char)~filled_with;
     if (world->endpoint_bytes == 0) world->endpoint_bytes = 8;
     world->ids = ids;
     world->id_count = id_count;
@@ -443,7 +464,7 @@ void control_world_close(struct control_world *world)
 {
     for (uint32_t i = 0; i < world->proc_count; i++)
         if (world->procs[i].alive) control_world_kill(world, i);
-    free(world->coordinator);
+    give_back(world->coordinator, gf_coordinator_state_bytes(&world->setup));
     the_world = NULL;
 }
 
