@@ -47,6 +47,8 @@ TEST(a_rank_that_is_late_for_a_join_that_has_failed_hears_why)
     }
 }
 
+#define LETTERS_40 "aaaaaaaaaabbbbbbbbbbccccccccccdddddddddd"
+#define DIGITS_40 "1111111111222222222233333333334444444444"
 static const struct offer_row {
     const char *name;
     struct control_offer first, second;
@@ -94,6 +96,11 @@ static const struct offer_row {
      {.id = 2, .values.tensors_hash = 2},
      "tensor tables differ in names, sizes, flags, types or order, with 0 tensors of 0 elements in "
      "both: hash 0000000000000001 at rank 0, 0000000000000002 at rank 2"},
+    {"keys_of_which_not_all_fit",
+     {.values = {.config_hash = 1, .summary = "key1=" LETTERS_40 " key2=" LETTERS_40 " key3=1"}},
+     {.id = 2,
+      .values = {.config_hash = 2, .summary = "key1=" DIGITS_40 " key2=" DIGITS_40 " key3=2"}},
+     "configurations differ: key1 is " LETTERS_40 " at rank 0, " DIGITS_40 " at rank 2"},
     {"a_fabric",
      {.values.network = GF_NETWORK_FABRIC},
      {.id = 2},
@@ -154,6 +161,92 @@ TEST(a_rank_that_never_comes_is_named)
         assert_int_equal(gf_member_error(world.procs[i].member)->code, GF_ERR_TIMEOUT);
         assert_int_equal(gf_member_error(world.procs[i].member)->peer, 1);
     }
+    control_world_close(&world);
+}
+
+/* A coordinator alone, to which nobody comes but those that a row says. */
+static bool nothing_comes(struct gf_channel *channel, uint64_t now_ns,
+                          struct gf_channel_event *event_out)
+{
+    (void)channel;
+    (void)now_ns;
+    (void)event_out;
+    return false;
+}
+
+static gf_status all_is_taken(struct gf_channel *channel, uint32_t connection, uint32_t frame_kind,
+                              const void *payload, uint32_t size_bytes)
+{
+    (void)channel;
+    (void)connection;
+    (void)frame_kind;
+    (void)payload;
+    (void)size_bytes;
+    return GF_OK;
+}
+
+static bool all_has_left(struct gf_channel *channel)
+{
+    (void)channel;
+    return true;
+}
+
+/* Of 48 ranks: who is missing at the deadline, in as many words as fit. */
+static const struct missing_row {
+    const char *name;
+    uint64_t missing; /* bits of ranks */
+    uint32_t first;
+    const char *text;
+} missing_rows[] = {
+    {"all", UINT64_MAX, 0, "rank 0-47 of 48 did not join within 1.0 s"},
+    {"some", 0x80000000002e, 1, "rank 1-3, 5, 47 of 48 did not join within 1.0 s"},
+    {"the_last", UINT64_C(1) << 47, 47, "rank 47 of 48 did not join within 1.0 s"},
+    {"more_than_fit", 0x555555555405, 0,
+     "rank 0, 2, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 34, 36, 38, 40, 42, 44, .. of 48 "
+     "did not join within 1.0 s"},
+};
+
+TEST(all_ranks_that_never_come_are_named_as_far_as_they_fit)
+{
+    const struct gf_coordinator_setup setup = {.world = 48,
+                                               .id_count = 48,
+                                               .host_id = GF_RANK_NONE,
+                                               .join_timeout_ns = SECOND,
+                                               .endpoint_bytes_max = 16};
+    const struct gf_channel_driver nobody = {
+        .poll = nothing_comes, .send = all_is_taken, .flushed = all_has_left};
+    void *memory = malloc(gf_coordinator_state_bytes(&setup));
+    for (uint32_t i = 0; i < LENGTH(missing_rows); i++) {
+        const struct missing_row *row = &missing_rows[i];
+        struct gf_channel channel = {.driver = &nobody, .connections_max = 1};
+        struct gf_coordinator *coordinator = gf_coordinator_open(&setup, memory, &channel, SECOND);
+        for (uint32_t id = 0; id < 48; id++) {
+            if ((row->missing >> id & 1) != 0) continue;
+            coordinator->rows[id].waits = true;
+            coordinator->rows[id].process = 100 + id;
+            coordinator->rows[id].connection = 0;
+        }
+        for (uint32_t n = 1; n < 6; n++) {
+            assert_int_equal(coordinator->state, GF_COORDINATOR_GATHER);
+            (void)gf_coordinator_poll(coordinator, SECOND + n * SECOND / 4);
+            if (coordinator->state == GF_COORDINATOR_OVER) break;
+        }
+        if (strcmp(coordinator->error.text, row->text) != 0)
+            fail_msg("%s: %s", row->name, coordinator->error.text);
+        assert_int_equal(coordinator->error.code, GF_ERR_TIMEOUT);
+        assert_int_equal(coordinator->error.peer, row->first);
+        assert_int_equal(coordinator->error.operation, GF_OPERATION_JOIN);
+    }
+    free(memory);
+}
+
+/* .. nor less: its rows come first, the endpoints of the list and of the generation last. */
+TEST(a_coordinator_wants_no_more_memory_than_it_uses)
+{
+    control_world_open_growing(&world, 3, 1, 5, GF_RANK_NONE);
+    const struct gf_coordinator *c = world.coordinator;
+    assert_ptr_equal(c->endpoints + 2 * c->setup.id_count * c->setup.endpoint_bytes_max,
+                     (const unsigned char *)c + gf_coordinator_state_bytes(&world.setup));
     control_world_close(&world);
 }
 

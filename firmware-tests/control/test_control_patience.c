@@ -93,3 +93,34 @@ TEST(a_heartbeat_is_told_at_once)
     assert_true(gf_member_patience(world.procs[0].member, world.procs[0].now_ns, &from) > 0);
     control_world_close(&world);
 }
+
+/* Who is followed asks from operation 10 on, until 1000. The timeout is 800, of which a half is 400
+ * and an eighth is 100. */
+static const struct take_row {
+    const char *name;
+    uint64_t now_ns, patience_ns, from, until_ns, from_then;
+    bool is_told;
+} take_rows[] = {
+    {"the_same_for_longer", 500, 600, 10, 1100, 10, true},
+    {"less_than_an_eighth_more", 500, 599, 10, 1099, 10, false},
+    {"no_longer", 500, 500, 10, 1000, 10, false},
+    {"nothing", 2000, 0, 10, 1000, 10, false},
+    {"the_timeout_at_most", 500, 5000, 10, 1300, 10, true},
+    {"one_that_has_begun_less", 500, 600, 9, 1100, 9, true},
+    {"one_that_has_begun_more", 700, 700, 11, 1000, 10, false},
+    {"one_that_has_begun_more_after_half_of_the_timeout", 701, 700, 11, 1401, 11, true},
+};
+
+TEST(of_those_that_ask_the_one_that_has_begun_least_is_followed)
+{
+    for (uint32_t i = 0; i < LENGTH(take_rows); i++) {
+        const struct take_row *row = &take_rows[i];
+        struct control_patience patience = {.until_ns = 1000, .announced_ns = 1000, .from = 10};
+        bool is_told = gf_patience_take(&patience, row->now_ns, 800, row->patience_ns, row->from);
+        if ((is_told != row->is_told) || (patience.until_ns != row->until_ns) ||
+            (patience.from != row->from_then))
+            fail_msg("%s: until %u from %u", row->name, (unsigned)patience.until_ns,
+                     (unsigned)patience.from);
+        assert_int_equal(patience.announced_ns, is_told ? row->until_ns : 1000);
+    }
+}

@@ -41,6 +41,12 @@ TEST(where_a_rank_was_has_a_name_only_where_its_tensor_has_one)
     words_dies(1);
     words_found("rank 1 died: ended in step 5, operation allreduce, buffer 0, tensor 3 (as of");
     control_world_close(&words.world);
+    words_all_begun(2, 2, true);
+    (void)snprintf(report.tensor_name, sizeof report.tensor_name, "w");
+    control_words_status(&words.peers[1], 1, &report);
+    words_dies(1);
+    words_found("operation allreduce, buffer 0, tensor 3 \"w\" (as of");
+    control_world_close(&words.world);
 }
 
 TEST(who_gives_up_ends_alone)
@@ -104,14 +110,16 @@ TEST(a_job_that_is_not_elastic_ends_with_a_death)
 
 TEST(who_is_away_as_the_job_ends_is_awaited_for_a_moment)
 {
-    words_all_begun(3, 3, false);
-    words_breaks(2);
-    words_dies(1);
-    words_spend(1990 * CONTROL_MS);
-    assert_int_equal(words.polled, GF_AGAIN);
-    words_spend(20 * CONTROL_MS);
-    assert_int_equal(words.polled, GF_ERR_PEER);
-    control_world_close(&words.world);
+    for (uint32_t away = 0; away < 3; away++) {
+        words_all_begun(3, 3, false);
+        words_breaks(away);
+        words_dies((away + 1) % 3);
+        words_spend(1990 * CONTROL_MS);
+        assert_int_equal(words.polled, GF_AGAIN);
+        words_spend(20 * CONTROL_MS);
+        assert_int_equal(words.polled, GF_ERR_PEER);
+        control_world_close(&words.world);
+    }
 }
 
 TEST(nobody_goes_on_without_whole_weights)
@@ -186,5 +194,45 @@ TEST(who_gives_up_on_a_list_does_not_wait_for_the_next_one)
     words_all_endpoints(3, others, 2);
     assert_int_equal(words.world.coordinator->number, 3);
     assert_int_equal(gf_coordinator_joiner_count(words.world.coordinator), 0);
+    control_world_close(&words.world);
+}
+
+/* Its connection breaks as another rank dies: it may dial again. */
+TEST(who_is_away_in_a_regroup_is_awaited)
+{
+    for (uint32_t away = 0; away < 3; away++) {
+        words_all_begun(4, 4, true);
+        words_breaks(away);
+        words_dies(3);
+        words_say_ready((away + 1) % 3, 1, 5, false, false);
+        words_say_ready((away + 2) % 3, 1, 5, false, false);
+        words_spend(2950 * CONTROL_MS); /* keepalive and 2 s are 3 s */
+        assert_int_equal(words.world.coordinator->state, GF_COORDINATOR_REGROUP);
+        words_spend(100 * CONTROL_MS);
+        assert_int_equal(words.world.coordinator->state, GF_COORDINATOR_GATHER);
+        assert_int_equal(words.world.coordinator->next_world, 2);
+        control_world_close(&words.world);
+    }
+}
+
+TEST(what_the_status_counts)
+{
+    struct gf_coordinator_status status;
+    words_all_begun(4, 6, true);
+    words_come(5); /* it waits */
+    words_breaks(0);
+    gf_coordinator_status(words.world.coordinator, &status);
+    assert_int_equal(status.generation, 1);
+    assert_int_equal(status.world, 4);
+    assert_int_equal(status.connected, 4);
+    assert_int_equal(status.here, 3);
+    assert_int_equal(status.present, 4);
+    assert_int_equal(status.waiting, 1);
+    control_words_bye(&words.peers[3], 1, 5);
+    words_turn();
+    assert_int_equal(gf_coordinator_closed(words.world.coordinator, 0, 6), 1);
+    assert_int_equal(gf_coordinator_closed(words.world.coordinator, 3, 1), 1);
+    assert_int_equal(gf_coordinator_closed(words.world.coordinator, 4, 9), 0);
+    assert_int_equal(gf_coordinator_closed(words.world.coordinator, 0, 3), 0);
     control_world_close(&words.world);
 }

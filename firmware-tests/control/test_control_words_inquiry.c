@@ -169,24 +169,30 @@ TEST(who_comes_back_in_an_inquiry_is_asked_anew)
 
 TEST(what_a_rank_lacks_is_its_own_fault)
 {
-    for (uint32_t host = 0; host < 2; host++) {
+    for (uint32_t i = 0; i < 6; i++) {
+        const bool host = (i >= 3);
+        const uint32_t rank = i % 3;
+        char text[32];
         struct control_report report = {
             .inquiry = 1,
             .tensor = GF_TENSOR_NONE,
             .edges = {.code = GF_ERR_SYSTEM, .peer = GF_RANK_NONE, .text = "no descriptors"}};
         struct gf_coordinator_status status;
-        words_all_begun(3, 3, true);
-        if (host) words.world.coordinator->setup.host_id = 1;
-        words_say_fault(0, 1);
+        words_all_begun(3, 4, true);
+        if (host) words.world.coordinator->setup.host_id = rank;
+        words_say_fault((rank + 1) % 3, 1);
         words_turn();
-        words_say_position(0, 1, 1);
-        words_say_position(2, 1, 1);
-        control_words_status(&words.peers[1], 1, &report);
+        words_say_position((rank + 1) % 3, 1, 1);
+        words_say_position((rank + 2) % 3, 1, 1);
+        control_words_status(&words.peers[rank], 1, &report);
         words_turn();
-        words_found("rank 1: no descriptors");
+        (void)snprintf(text, sizeof text, "rank %u: no descriptors", rank);
+        words_found(text);
         gf_coordinator_status(words.world.coordinator, &status);
+        assert_int_equal(status.error.code, GF_ERR_SYSTEM);
+        assert_int_equal(status.error.peer, rank);
         assert_int_equal(status.state, host ? GF_COORDINATOR_OVER : GF_COORDINATOR_REGROUP);
-        assert_int_equal(words.world.coordinator->rows[1].cut, !host);
+        assert_int_equal(words.world.coordinator->rows[rank].cut, !host);
         control_world_close(&words.world);
     }
 }
@@ -248,4 +254,130 @@ TEST(nobody_was_at_fault_is_forgotten_once_one_is_cut)
     assert_int_equal(words.world.coordinator->number, 2);
     assert_int_equal(words.world.coordinator->nobody_step, 0);
     control_world_close(&words.world);
+}
+
+/* What three ranks answer, and who is behind; GF_RANK_NONE: nobody is known to be. */
+static const struct lag_row {
+    const char *name;
+    uint32_t free_ms[3]; /* for so long it has waited for nobody, */
+    uint32_t begun[3];   /* and it has begun so many operations */
+    uint32_t culprit;
+} lag_rows[] = {
+    {"the_first", {1000, 0, 0}, {8, 9, 9}, 0},
+    {"the_last", {0, 0, 1000}, {9, 9, 8}, 2},
+    {"the_one_that_has_begun_fewest", {1500, 2000, 1000}, {8, 7, 9}, 1},
+    {"of_equals_the_first", {0, 1000, 1000}, {9, 7, 7}, 1},
+    {"one_that_waited_a_moment_ago", {999, 0, 0}, {8, 9, 9}, GF_RANK_NONE},
+    {"nobody_is_further", {1000, 1000, 1000}, {9, 9, 9}, GF_RANK_NONE},
+};
+
+/* .. is told with where it is, and not where the one was that asked. */
+TEST(who_computes_and_is_behind_is_at_fault)
+{
+    for (uint32_t i = 0; i < LENGTH(lag_rows); i++) {
+        const struct lag_row *row = &lag_rows[i];
+        char text[120];
+        struct gf_coordinator_status status;
+        words_all_begun(3, 4, true);
+        words_say_fault(2, 1);
+        words_turn();
+        for (uint32_t rank = 0; rank < 3; rank++) {
+            struct control_report report = {.inquiry = 1,
+                                            .step = 7 + rank,
+                                            .operation = GF_OPERATION_ALLREDUCE,
+                                            .tensor = rank,
+                                            .sequence = row->begun[rank],
+                                            .unmoved_ns = 1200 * CONTROL_MS,
+                                            .free_ns = row->free_ms[rank] * CONTROL_MS,
+                                            .waits_for = (rank + 1) % 3};
+            control_words_status(&words.peers[rank], 1, &report);
+        }
+        words_turn();
+        gf_coordinator_status(words.world.coordinator, &status);
+        bool is_found = (status.state == GF_COORDINATOR_REGROUP);
+        if (is_found != (row->culprit != GF_RANK_NONE)) fail_msg("%s", row->name);
+        control_world_close(&words.world);
+        if (!is_found) continue;
+        (void)snprintf(text, sizeof text,
+                       "rank %u is behind in step %u, operation allreduce, buffer 0, tensor %u: "
+                       "computing; last moved 1.2 s ago (rank 2 asked)",
+                       row->culprit, 7 + row->culprit, row->culprit);
+        if (strcmp(status.error.text, text) != 0) fail_msg("%s: %s", row->name, status.error.text);
+        assert_int_equal(status.error.code, GF_ERR_TIMEOUT);
+        assert_int_equal(status.error.peer, row->culprit);
+        assert_int_equal(status.error.step, 7 + row->culprit);
+        assert_int_equal(status.error.operation, GF_OPERATION_ALLREDUCE);
+        assert_int_equal(status.error.tensor, row->culprit);
+    }
+}
+
+TEST(who_is_silent_is_told_with_where_it_was)
+{
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        struct control_report report = {
+            .step = 7, .operation = GF_OPERATION_BARRIER, .tensor = 2, .waits_for = GF_RANK_NONE};
+        struct gf_coordinator_status status;
+        char text[240];
+        words_all_begun(3, 4, true);
+        control_words_status(&words.peers[rank], 1, &report);
+        words_say_fault((rank + 1) % 3, 1);
+        words_turn();
+        for (uint32_t i = 1; i < 3; i++) words_say_position((rank + i) % 3, 1, 1);
+        words_spend(800 * CONTROL_MS);
+        gf_coordinator_status(words.world.coordinator, &status);
+        (void)snprintf(text, sizeof text,
+                       "rank %u does not answer (asked 0.8 s ago): it is stopped or does not poll; "
+                       "last heard of 0.8 s ago in step 7, operation barrier, buffer 0, tensor 2",
+                       rank);
+        assert_string_equal(status.error.text, text);
+        assert_int_equal(status.error.code, GF_ERR_TIMEOUT);
+        assert_int_equal(status.error.peer, rank);
+        assert_int_equal(status.error.step, 7);
+        assert_int_equal(status.error.operation, GF_OPERATION_BARRIER);
+        assert_int_equal(status.error.tensor, 2);
+        assert_true(words.world.coordinator->rows[rank].out);
+        control_world_close(&words.world);
+    }
+}
+
+/* Two ranks tell of their edges to rank 2: what a kernel said is told, of two such the first. */
+static const struct reporter_row {
+    int64_t codes[2]; /* errno, or 0 */
+    const char *text;
+} reporter_rows[] = {
+    {{0, 0}, "rank 0 lost rank 2; rank 2 is to go"},
+    {{0, 111}, "rank 1 lost rank 2; rank 2 is to go"},
+    {{104, 111}, "rank 0 lost rank 2; rank 2 is to go"},
+};
+
+TEST(of_what_links_say_of_a_culprit_that_of_a_kernel_is_told)
+{
+    for (uint32_t i = 0; i < LENGTH(reporter_rows); i++) {
+        const struct reporter_row *row = &reporter_rows[i];
+        const struct gf_error *error;
+        words_all_begun(3, 4, true);
+        words_say_fault(0, 1);
+        words_turn();
+        for (uint32_t rank = 0; rank < 2; rank++) {
+            struct control_report report = {.inquiry = 1, .tensor = GF_TENSOR_NONE};
+            report.edges = (struct control_edges){.count = 1,
+                                                  .peers = {2},
+                                                  .code = GF_ERR_LINK,
+                                                  .peer = 2,
+                                                  .foreign_code = row->codes[rank],
+                                                  .foreign_call = "connect"};
+            (void)snprintf(report.edges.text, sizeof report.edges.text, "rank %u lost rank 2",
+                           rank);
+            control_words_status(&words.peers[rank], 1, &report);
+        }
+        words_say_position(2, 1, 1);
+        words_turn();
+        error = &words.world.coordinator->error;
+        assert_string_equal(error->text, row->text);
+        assert_int_equal(error->code, GF_ERR_LINK);
+        assert_int_equal(error->peer, 2);
+        assert_int_equal(error->foreign_code, row->codes[0] ? row->codes[0] : row->codes[1]);
+        assert_string_equal(error->foreign_call, "connect");
+        control_world_close(&words.world);
+    }
 }

@@ -122,3 +122,56 @@ TEST(who_waits_hears_that_the_coordinator_is_there)
                 "stopped or d; waiting 0");
     control_world_close(&words.world);
 }
+
+TEST(of_two_that_leave_with_the_last_whole_weights_one_that_has_not_closed_stays)
+{
+    struct control_ready partial = {.planned = true, .progress = {.steps = 5, .partial = 1}};
+    words_all_begun(3, 4, true);
+    words_say_ready(0, 1, 5, true, true);
+    words_say_ready(1, 1, 5, true, true);
+    control_words_bye(&words.peers[0], 1, 5);
+    words_turn();
+    words_discard();
+    control_words_ready(&words.peers[2], 1, &partial);
+    words_turn();
+    words_heard(1, "list 2 rank 0 of 2");
+    words_heard(2, "list 2 rank 1 of 2");
+    control_world_close(&words.world);
+}
+
+/* All others have closed. Of two that have not one says nothing: the other one may need it. */
+TEST(who_says_nothing_is_awaited_while_another_works)
+{
+    words_all_begun(4, 5, true);
+    control_words_bye(&words.peers[1], 1, 5);
+    for (uint32_t i = 0; i < 10; i++) {
+        words_spend(500 * CONTROL_MS);
+        words_say_status(3, 1, 4, 0);
+    }
+    words_discard();
+    words_spend(1010 * CONTROL_MS);
+    words_heard(1, "waiting 0 awaits 0 and 3 in all, step 0, between operations");
+    words_spend(3 * SECOND); /* 4 s of silence of all of them */
+    words_heard(1, "waiting 0 awaits 0 and 3 in all, step 0, between operations; waiting 0 awaits "
+                   "0 and 3 in all, step 0, between operations; waiting 0 awaits 0 and 3 in all, "
+                   "step 0, between operations; all gone");
+    assert_int_equal(words.polled, GF_OK);
+    control_world_close(&words.world);
+}
+
+/* gf_stats tells the bytes: of each payload that has left, once. */
+TEST(the_bytes_of_all_words_are_counted)
+{
+    struct gf_channel_event event;
+    uint64_t bytes = 0;
+    words_open(3, 3, true);
+    for (uint32_t id = 0; id < 3; id++) words_come(id);
+    for (uint32_t id = 0; id < 3; id++) control_words_endpoint(&words.peers[id], 1, id);
+    words_turn();
+    for (uint32_t id = 0; id < 3; id++)
+        while (words.peers[id].channel->driver->poll(words.peers[id].channel, 0, &event))
+            if (event.kind == GF_CHANNEL_FRAME) bytes += event.size_bytes;
+    assert_true(bytes > 0);
+    assert_int_equal(words.world.channel.sent_bytes, bytes);
+    control_world_close(&words.world);
+}

@@ -242,3 +242,20 @@ TEST(who_waits_and_ends_is_of_no_list)
     assert_int_equal(words.world.coordinator->next_world, 2);
     control_world_close(&words.world);
 }
+
+/* What was under way as a generation ended is of no use to the next one, and harms nobody. */
+TEST(a_late_word_of_the_generation_before_changes_nothing)
+{
+    one_is_left_out();
+    words_say_status(0, 1, 9, SECOND);
+    words_say_position(0, 1, 1);
+    words_say_ready(1, 1, 5, true, true);
+    control_words_bye(&words.peers[1], 1, 5);
+    words_turn();
+    words_heard(0, "");
+    words_heard(1, "");
+    assert_int_equal(words.world.coordinator->state, GF_COORDINATOR_RUN);
+    assert_int_equal(words.world.coordinator->rows[0].report.step, 0);
+    assert_int_equal(words.world.coordinator->rows[1].said, CONTROL_SAID_NOTHING);
+    control_world_close(&words.world);
+}

@@ -56,17 +56,23 @@ TEST(who_comes_again_hears_the_last_word_once_more)
     control_world_close(&words.world);
 }
 
-static void take_over_begin_of(uint32_t id_count)
+/* Of a generation whose ranks 0 to 2 are the ids from `first` on. */
+static void take_over_begin_from(uint32_t first, uint32_t id_count)
 {
     words_open(3, id_count, true);
     control_world_coordinator_end(&words.world);
     control_world_coordinator_begin(&words.world);
     uint64_t list = CONTROL_LIST_START;
-    for (uint32_t id = 0; id < 3; id++)
+    for (uint32_t id = first; id < first + 3; id++)
         list = gf_frame_list_hash(list, id, words.peers[id].offer.process);
-    for (uint32_t id = 0; id < 3; id++)
+    for (uint32_t id = first; id < first + 3; id++)
         words.peers[id].offer.standing = (struct control_standing){
-            .generation = 4, .rank = id, .world = 3, .list_hash = list, .listed = 4};
+            .generation = 4, .rank = id - first, .world = 3, .list_hash = list, .listed = 4};
+}
+
+static void take_over_begin_of(uint32_t id_count)
+{
+    take_over_begin_from(0, id_count);
 }
 
 static void take_over_begin(void)
@@ -242,5 +248,20 @@ TEST(a_failure_of_another_generation_is_not_asked_about_after_a_takeover)
     for (uint32_t id = 0; id < 3; id++) words_come(id);
     words_heard(0, "waiting 0");
     assert_int_equal(words.world.coordinator->state, GF_COORDINATOR_RUN);
+    control_world_close(&words.world);
+}
+
+/* A number may stand for two lists: who knows it as the other one is not of this generation. */
+TEST(a_generation_is_taken_over_beside_one_that_knows_its_number_as_another_list)
+{
+    take_over_begin_from(1, 4);
+    words.peers[0].offer.standing = words.peers[1].offer.standing;
+    words.peers[0].offer.standing.list_hash++;
+    for (uint32_t id = 0; id < 4; id++) words_come(id);
+    assert_int_equal(words.world.coordinator->number, 4);
+    words_heard(0, "waiting 0; error -7 peer -1 step 0 goes on: the other ranks went on without "
+                   "this one, as nothing was hea");
+    words_heard(1, "waiting 0");
+    words_heard(3, "waiting 0");
     control_world_close(&words.world);
 }

@@ -637,3 +637,132 @@ TEST(an_error_says_whose_it_is)
     assert_int_equal(gf_member_error(member)->rank, 2);
     control_world_close(&world);
 }
+
+static void lost_one(void *of, struct control_edges *edges_out)
+{
+    (void)of;
+    edges_out->count = 1;
+    edges_out->peers[0] = 2;
+}
+
+/* Its link may have told an edge once, as the error that it fails for, or may tell it still. */
+TEST(the_edge_that_it_fails_for_is_told_once)
+{
+    static const struct {
+        gf_status code;
+        uint32_t peer;
+        const char *alone, *beside; /* .. an edge to rank 2 */
+    } rows[] = {
+        {GF_ERR_LINK, 0, "fault of 1 code -5 peer 0 edges 1", "fault of 1 code -5 peer 0 edges 2"},
+        {GF_ERR_LINK, 2, "fault of 1 code -5 peer 2 edges 1", "fault of 1 code -5 peer 2 edges 1"},
+        {GF_ERR_LINK, 1, "fault of 1 code -5 peer 1 edges 0", "fault of 1 code -5 peer 1 edges 1"},
+        {GF_ERR_LINK, 3, "fault of 1 code -5 peer 3 edges 0", "fault of 1 code -5 peer 3 edges 1"},
+        {GF_ERR_DATA, 0, "fault of 1 code -14 peer 0 edges 0",
+         "fault of 1 code -14 peer 0 edges 1"},
+    };
+    open_hosted(GF_RANK_NONE);
+    say_list(1, 1, 3);
+    endpoint_set();
+    say_go(1, 3);
+    (void)control_words_heard(&world.channel);
+    for (uint32_t i = 0; i < LENGTH(rows); i++) {
+        struct gf_error seen = {
+            .code = rows[i].code, .peer = rows[i].peer, .tensor = GF_TENSOR_NONE};
+        world.procs[0].edges = NULL;
+        gf_member_fault(member, &seen, false);
+        heard(rows[i].alone);
+        world.procs[0].edges = lost_one;
+        gf_member_fault(member, &seen, false);
+        heard(rows[i].beside);
+    }
+    control_world_close(&world);
+}
+
+static gf_status nothing_is_sent(struct gf_channel *channel, uint32_t connection,
+                                 uint32_t frame_kind, const void *payload, uint32_t size_bytes)
+{
+    (void)channel;
+    (void)connection;
+    (void)frame_kind;
+    (void)payload;
+    (void)size_bytes;
+    return GF_ERR_PEER;
+}
+
+/* What can't leave on a connection that has ended is not waited for; on the next one it is. */
+TEST(words_are_waited_for_where_they_may_leave)
+{
+    const struct gf_channel_driver *driver;
+    struct gf_channel_driver dead;
+    begin();
+    driver = world.procs[0].channel.driver;
+    dead = *driver;
+    dead.send = nothing_is_sent;
+    world.procs[0].channel.driver = &dead;
+    say_fault(false);
+    assert_true(gf_member_flushed(member));
+    world.procs[0].channel.driver = driver;
+    breaks();
+    heard("offer 0 generation 1 rank 0 of 3 said 1 listed 1; fault of 1 code -6 peer -1 edges 0");
+    world.room = 1;
+    say_ready(false, false);
+    say_ask(1);
+    assert_false(gf_member_flushed(member));
+    control_world_close(&world);
+}
+
+/* It asks for patience as its generation ends: the next one hears nothing of that. */
+TEST(patience_is_of_a_generation)
+{
+    uint64_t from;
+    begin();
+    spend(200 * CONTROL_MS);
+    gf_member_heartbeat(member, world.procs[0].now_ns + 15 * CONTROL_MS, SECOND);
+    say_ready(true, false);
+    (void)control_words_heard(&world.channel);
+    say_list(2, 0, 2);
+    endpoint_set();
+    say_go(2, 2);
+    spend(400 * CONTROL_MS);
+    heard("endpoint of 2 rank 0; status 0 of 2 step 0 sequence 0 patience 0 edges 0");
+    assert_int_equal(gf_member_patience(member, world.procs[0].now_ns, &from), 0);
+    control_world_close(&world);
+}
+
+TEST(a_frame_that_no_coordinator_sends_ends_it)
+{
+    static const uint32_t kinds[] = {0, CONTROL_OFFER, CONTROL_STATUS_ANSWER, CONTROL_FRAME_COUNT,
+                                     99};
+    for (uint32_t i = 0; i < LENGTH(kinds); i++) {
+        char text[120];
+        open_hosted(GF_RANK_NONE);
+        control_words_send(&world, 0, (control_frame)kinds[i], "abc", 3);
+        turn();
+        state_is(GF_MEMBER_ENDED);
+        (void)snprintf(text, sizeof text,
+                       "the coordinator at memory sent a frame that is malformed (kind %u, 3 "
+                       "bytes)",
+                       kinds[i]);
+        assert_string_equal(gf_member_error(member)->text, text);
+        assert_int_equal(gf_member_error(member)->code, GF_ERR_PEER);
+        assert_int_equal(gf_member_error(member)->peer, GF_RANK_NONE);
+        control_world_close(&world);
+    }
+}
+
+/* gf_stats tells the bytes: of each payload that has left, once. */
+TEST(the_bytes_of_its_words_are_counted)
+{
+    struct gf_channel_event event;
+    uint64_t bytes = 0;
+    open_hosted(GF_RANK_NONE);
+    say_list(1, 0, 3);
+    endpoint_set();
+    say_go(1, 3);
+    say_fault(false);
+    while (world.channel.driver->poll(&world.channel, 0, &event))
+        if (event.kind == GF_CHANNEL_FRAME) bytes += event.size_bytes;
+    assert_true(bytes > 0);
+    assert_int_equal(world.procs[0].channel.sent_bytes, bytes);
+    control_world_close(&world);
+}

@@ -183,17 +183,25 @@ static void log_line(void *user, gf_log_level level, const char *text)
 #define BEHIND_BYTES 8192u
 static unsigned char filled_with = 0x5a;
 
+/* Of the address sanitizer, where the program has it: to read there is wrong, too. */
+void __asan_poison_memory_region(const volatile void *, size_t) __attribute__((weak));
+void __asan_unpoison_memory_region(const volatile void *, size_t) __attribute__((weak));
+
 static void *filled(size_t bytes)
 {
     void *memory = malloc(bytes + BEHIND_BYTES);
     if (memory == NULL) abort();
     memset(memory, filled_with, bytes + BEHIND_BYTES);
+    if (__asan_poison_memory_region != NULL)
+        __asan_poison_memory_region((char *)memory + bytes, BEHIND_BYTES);
     return memory;
 }
 
 static void give_back(void *memory, size_t bytes)
 {
     const unsigned char *behind = (const unsigned char *)memory + bytes;
+    if ((memory != NULL) && (__asan_unpoison_memory_region != NULL))
+        __asan_unpoison_memory_region(behind, BEHIND_BYTES);
     for (uint32_t i = 0; (memory != NULL) && (i < BEHIND_BYTES); i++) {
         if (behind[i] == behind[BEHIND_BYTES - 1]) continue;
         printf("ERROR: byte %u behind a state of %zu bytes was written\n", i, bytes);
