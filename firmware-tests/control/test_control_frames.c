@@ -205,3 +205,28 @@ TEST(what_is_shown_has_no_more_ids_than_there_can_be)
         assert_int_equal(get.bad, over);
     }
 }
+
+/* As many broken edges as fit are read as they were written; one more is malformed. */
+TEST(a_fault_has_no_more_edges_than_fit)
+{
+    unsigned char payload[GF_CHANNEL_PAYLOAD_MAX];
+    struct gf_put put = {payload, sizeof payload};
+    const size_t behind = CONTROL_EDGES_MAX * sizeof(uint16_t) + 4; /* and no text */
+    struct control_fault read = {.edges.count = 0};
+    struct control_fault written = {.error.code = GF_ERR_LINK, .edges.count = CONTROL_EDGES_MAX};
+    for (uint32_t i = 0; i < CONTROL_EDGES_MAX; i++) written.edges.peers[i] = (uint16_t)(100 + i);
+    gf_frame_fault_walk(&(struct gf_walk){.put = &put}, &written);
+    const size_t bytes = sizeof payload - put.left;
+    struct gf_get get = {.at = payload, .left = bytes};
+    gf_frame_fault_walk(&(struct gf_walk){.get = &get}, &read);
+    assert_false(get.bad);
+    assert_int_equal(get.left, 0);
+    assert_int_equal(read.edges.count, CONTROL_EDGES_MAX);
+    assert_memory_equal(read.edges.peers, written.edges.peers, sizeof read.edges.peers);
+    assert_int_equal(read.edges.code, GF_OK);
+    assert_int_equal(payload[bytes - behind - 4], CONTROL_EDGES_MAX);
+    payload[bytes - behind - 4]++;
+    get = (struct gf_get){.at = payload, .left = sizeof payload};
+    gf_frame_fault_walk(&(struct gf_walk){.get = &get}, &read);
+    assert_true(get.bad);
+}

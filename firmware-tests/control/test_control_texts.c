@@ -126,6 +126,31 @@ static void expect_said(const char *text)
     world.said[0] = '\0';
 }
 
+/* .. also of a state that it enters, and once. */
+TEST(a_line_says_in_which_state_the_coordinator_is)
+{
+    static char said[8192];
+    said[0] = '\0';
+    control_world_open(&world, 3, 1);
+    world.said = said;
+    world.said_bytes = sizeof said;
+    control_world_quiet(&world, SECOND);
+    if (strstr(said, "the coordinator of generation 0") != NULL) fail_msg("%s", said);
+    expect_said("generation 1 has begun with 3 ranks\nthe coordinator of generation 1 runs\n");
+    world.procs[1].stopped = true;
+    control_world_kill(&world, 2);
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    const char *line = strstr(said, "the coordinator of generation 1 regroups\n");
+    if ((line == NULL) || (strstr(line + 1, "the coordinator of") != NULL)) fail_msg("%s", said);
+    world.procs[1].stopped = false;
+    control_world_quiet(&world, SECOND);
+    expect_said("the coordinator of generation 1 gathers\n");
+    gf_member_fault(world.procs[0].member, &control_stuck, false);
+    control_world_quiet(&world, 10 * CONTROL_MS);
+    expect_said("the coordinator of generation 2 inquires\n");
+    control_world_close(&world);
+}
+
 TEST(a_line_says_what_happens)
 {
     static char said[8192];

@@ -126,13 +126,14 @@ TEST(nobody_goes_on_without_whole_weights)
 {
     struct control_ready partial = {.progress = {.steps = 5, .partial = 1}};
     words_all_begun(2, 2, true);
+    words_say_status(1, 1, 6, 0);
     words_dies(1);
     control_words_ready(&words.peers[0], 1, &partial);
     words_turn();
-    words_heard(
-        0,
-        "error -7 peer 1 step 0 goes on: rank 1 died: ended; error -14 in join peer -1 step 0: all "
-        "ranks that held whole weights have ended: start the job ");
+    words_heard(0, "error -7 peer 1 step 6 goes on: rank 1 died: ended in step 6, between "
+                   "operations (as of 0.0 ; "
+                   "error -14 in join peer -1 step 6: all "
+                   "ranks that held whole weights have ended: start the job ");
     words_turn();
     assert_int_equal(words.polled, GF_ERR_DATA);
     control_world_close(&words.world);

@@ -381,3 +381,42 @@ TEST(of_what_links_say_of_a_culprit_that_of_a_kernel_is_told)
         control_world_close(&words.world);
     }
 }
+
+/* An edge may be either end's, until no other one has come for 1.5 s: a host may lose several. */
+TEST(each_edge_that_comes_is_given_time_for_the_next)
+{
+    words_all_begun(5, 6, true);
+    words_say_fault(4, 1);
+    words_turn();
+    for (uint32_t i = 0; i < 48; i++) { /* 2.4 s, of which the second edge takes 1 s to come */
+        const uint32_t inquiry = words.world.coordinator->inquiry;
+        words_say_edges(0, 1, inquiry, 1, 9);
+        words_say_edges(1, 1, inquiry, 0, 9);
+        words_say_edges(2, 1, inquiry, (i < 20) ? 9 : 3, 9);
+        words_say_edges(3, 1, inquiry, (i < 20) ? 9 : 2, 9);
+        words_say_edges(4, 1, inquiry, 9, 9);
+        words_spend(50 * CONTROL_MS);
+        words_discard();
+        assert_int_equal(words.world.coordinator->state, GF_COORDINATOR_INQUIRE);
+    }
+    words_spend(200 * CONTROL_MS);
+    words_found("the connection between ranks 2 and 3 is broken: no step ends; rank 3 and 1 more");
+    assert_true(words.world.coordinator->rows[1].cut && words.world.coordinator->rows[3].cut);
+    control_world_close(&words.world);
+}
+
+/* A question that did not leave is not asked once there is a finding. */
+TEST(nobody_is_asked_after_a_finding)
+{
+    words_all_begun(3, 4, true);
+    words.world.room = 1;
+    words_say_ready(1, 1, 5, true, false);
+    words_spend(1010 * CONTROL_MS); /* WAITING fills it */
+    words_say_fault(0, 1);
+    words_turn();
+    words_dies(2);
+    words_heard(1, "waiting 0");
+    words_turn();
+    words_heard(1, "");
+    control_world_close(&words.world);
+}

@@ -209,3 +209,37 @@ TEST(nobody_comes_in_with_a_first_generation_whose_first_list_was_given_up)
     assert_int_equal(words.world.coordinator->error.tensor, GF_TENSOR_NONE);
     control_world_close(&words.world);
 }
+
+/* It comes in place of a process that has ended, so others may live, and dial this coordinator: it
+ * begins no job beside theirs before they had the time. */
+TEST(a_job_does_not_begin_at_once_where_a_rank_was_begun_anew)
+{
+    for (uint32_t again = 0; again < 3; again++) {
+        words_open(3, 3, true);
+        words.peers[again].offer.rejoins = true;
+        for (uint32_t id = 0; id < 3; id++) words_come(id);
+        words_spend(2900 * CONTROL_MS); /* keepalive and 2 s are 3 s */
+        assert_false(words.world.coordinator->listing);
+        words_spend(100 * CONTROL_MS);
+        assert_true(words.world.coordinator->listing);
+        control_world_close(&words.world);
+    }
+}
+
+/* What had come of its endpoint is of the connection before. */
+TEST(who_waits_and_dials_again_says_its_endpoint_anew)
+{
+    words_open(2, 2, true);
+    words_all_listed(2);
+    control_words_endpoint(&words.peers[0], 1, 0);
+    words_turn();
+    words_breaks_and_comes(0);
+    words_heard(0, "list 1 rank 0 of 2; waiting 0");
+    control_words_endpoint(&words.peers[1], 1, 1);
+    words_turn();
+    words_heard(1, "");
+    control_words_endpoint(&words.peers[0], 1, 0);
+    words_turn();
+    words_heard(1, "go 1 lead 0 steps 0 pieces 2; waiting 0");
+    control_world_close(&words.world);
+}

@@ -265,3 +265,20 @@ TEST(a_generation_is_taken_over_beside_one_that_knows_its_number_as_another_list
     words_heard(3, "waiting 0");
     control_world_close(&words.world);
 }
+
+/* The job runs, whoever of it is here: a process that was given other things ends alone. */
+TEST(a_newcomer_that_differs_is_refused_before_a_takeover)
+{
+    for (uint32_t id = 0; id < 3; id++) {
+        take_over_begin_of(4);
+        words.peers[3].offer.values.tensors_hash = 5;
+        words_come(id);
+        words_come(3);
+        words_heard(3, "refused -8 peer -1: tensor tables differ in names, sizes, fl; ended");
+        const char *heard = control_words_heard(words.peers[id].channel);
+        if (strstr(heard, "waiting 0; waiting 0 refused: tensor tables differ") != heard)
+            fail_msg("%s", heard);
+        assert_int_equal(words.world.coordinator->state, GF_COORDINATOR_GATHER);
+        control_world_close(&words.world);
+    }
+}

@@ -711,6 +711,52 @@ TEST(words_are_waited_for_where_they_may_leave)
     control_world_close(&world);
 }
 
+static bool nothing_has_left(struct gf_channel *channel)
+{
+    (void)channel;
+    return false;
+}
+
+/* .. nor is what the kernel still has. */
+TEST(words_have_left_once_the_kernel_has_none)
+{
+    const struct gf_channel_driver *driver;
+    struct gf_channel_driver dead;
+    struct gf_channel_driver slow;
+    begin();
+    driver = world.procs[0].channel.driver;
+    dead = slow = *driver;
+    dead.send = nothing_is_sent;
+    slow.flushed = nothing_has_left;
+    assert_true(gf_member_flushed(member));
+    world.procs[0].channel.driver = &dead;
+    say_fault(false);
+    world.procs[0].channel.driver = &slow;
+    breaks();
+    assert_false(gf_member_flushed(member));
+    control_world_cut(&world, 0);
+    turn();
+    assert_true(gf_member_flushed(member)); /* nothing leaves without a connection */
+    control_world_close(&world);
+}
+
+/* Its endpoint was for the list before: it is asked for another one, and says that. */
+TEST(each_list_has_an_endpoint_of_its_own)
+{
+    begin();
+    say_ready(true, false);
+    say_list(2, 1, 2);
+    endpoint_set();
+    (void)control_words_heard(&world.channel);
+    say_list(3, 0, 2);
+    heard("");
+    endpoint_set();
+    heard("endpoint of 3 rank 0");
+    say_list(3, 0, 2); /* said again */
+    heard("endpoint of 3 rank 0");
+    control_world_close(&world);
+}
+
 /* It asks for patience as its generation ends: the next one hears nothing of that. */
 TEST(patience_is_of_a_generation)
 {
