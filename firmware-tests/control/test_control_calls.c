@@ -131,3 +131,56 @@ TEST(marks_are_told_of_every_64th_request_and_of_fewer)
         }
     }
 }
+
+/* A request of ranks 0 and 1, which differ in one thing. */
+static const struct pair_row {
+    struct {
+        gf_operation operation;
+        gf_type type;
+        uint32_t root;
+        uint64_t elem_count;
+    } calls[2];
+    const char *text;
+} pair_rows[] = {
+    {{{GF_OPERATION_ALLREDUCE, GF_TYPE_F32, GF_REDUCTION_SUM, 64},
+      {GF_OPERATION_ALLREDUCE, GF_TYPE_F32, GF_REDUCTION_MAX, 64}},
+     "calls differ: request 1 is allreduce of 64 fp32 at rank 0, allreduce of 64 fp32 by max at "
+     "rank 1"},
+    {{{GF_OPERATION_ALLREDUCE, GF_TYPE_F32, GF_REDUCTION_SUM, 64},
+      {GF_OPERATION_ALLREDUCE, GF_TYPE_F32, GF_REDUCTION_SUM, 65}},
+     "calls differ: request 1 is allreduce of 64 fp32 at rank 0, allreduce of 65 fp32 at rank 1"},
+    {{{GF_OPERATION_ALLREDUCE, GF_TYPE_F32, GF_REDUCTION_SUM, 64},
+      {GF_OPERATION_ALLREDUCE, GF_TYPE_F16, GF_REDUCTION_SUM, 64}},
+     "calls differ: request 1 is allreduce of 64 fp32 at rank 0, allreduce of 64 fp16 at rank 1"},
+    {{{GF_OPERATION_BROADCAST, GF_TYPE_F32, 0, 64}, {GF_OPERATION_BROADCAST, GF_TYPE_F32, 2, 64}},
+     "calls differ: request 1 is broadcast of 64 fp32 from rank 0 at rank 0, broadcast of 64 fp32 "
+     "from rank 2 at rank 1"},
+    {{{GF_OPERATION_BARRIER, GF_TYPE_COUNT, 0, 0}, {GF_OPERATION_BROADCAST, GF_TYPE_F32, 0, 0}},
+     "calls differ: request 1 is barrier of 0 elements of no type at rank 0, broadcast of 0 fp32 "
+     "from rank 0 at rank 1"},
+};
+
+TEST(calls_that_differ_in_one_thing_are_told_whole)
+{
+    for (uint32_t i = 0; i < LENGTH(pair_rows); i++) {
+        struct gf_coordinator_status status = {.world = 2};
+        control_world_open(&world, 2, 1);
+        control_world_quiet(&world, SECOND);
+        for (uint32_t id = 0; id < 2; id++) {
+            world.procs[id].hangs = true;
+            gf_member_report(world.procs[id].member)->step = 300 + id;
+            gf_member_report(world.procs[id].member)->operation = GF_OPERATION_STEP;
+            gf_member_call(world.procs[id].member, pair_rows[i].calls[id].operation,
+                           pair_rows[i].calls[id].type, pair_rows[i].calls[id].root,
+                           pair_rows[i].calls[id].elem_count);
+        }
+        control_world_quiet(&world, SECOND);
+        gf_coordinator_status(world.coordinator, &status);
+        assert_string_equal(status.error.text, pair_rows[i].text);
+        assert_int_equal(status.error.code, GF_ERR_MISMATCH);
+        assert_int_equal(status.error.peer, 1);
+        assert_int_equal(status.error.step, 301);
+        assert_int_equal(status.error.operation, GF_OPERATION_STEP);
+        control_world_close(&world);
+    }
+}

@@ -62,8 +62,12 @@ TEST(a_connection_that_is_reset_costs_nothing_where_its_process_lives)
 
 TEST(who_ends_with_words_unread_is_found_as_it_does_not_dial_again)
 {
+    static char said[8192];
     struct gf_coordinator_status status = {.world = 3};
     control_world_open(&world, 3, 1);
+    said[0] = '\0';
+    world.said = said;
+    world.said_bytes = sizeof said;
     control_world_quiet(&world, SECOND);
     for (uint32_t i = 0; i < 3; i++) world.procs[i].hangs = true; /* nobody says FAULT */
     uint64_t since_ns = world.now_ns;
@@ -74,6 +78,9 @@ TEST(who_ends_with_words_unread_is_found_as_it_does_not_dial_again)
     }
     assert_int_equal(status.error.peer, 2);
     assert_non_null(strstr(status.error.text, "rank 2 died, or is cut off"));
+    assert_non_null(strstr(said, "member 2 (rank 2) counts as ended: its connection was reset, and "
+                                 "it did not dial again within 2.0 s\n"));
+    world.said = NULL;
     assert_true(world.now_ns - since_ns < 2 * SECOND + 100 * CONTROL_MS);
     for (uint32_t i = 0; i < 3; i++) world.procs[i].hangs = false;
     control_world_quiet(&world, SECOND);

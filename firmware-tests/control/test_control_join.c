@@ -83,6 +83,18 @@ static const struct offer_row {
      {.terms.keepalive_ns = SECOND},
      {.id = 2, .terms.keepalive_ns = 2 * SECOND},
      "configurations differ: rendezvous.keepalive is 1.000 s at rank 0, 2.000 s at rank 2"},
+    {"another_time",
+     {.terms.join_timeout_ns = SECOND / 2},
+     {.id = 2},
+     "configurations differ: rendezvous.join_timeout is 0.500 s at rank 0, 0.000 s at rank 2"},
+    {"the_last_time",
+     {.terms.exchange_timeout_ns = SECOND},
+     {.id = 2, .terms.elastic = false},
+     "configurations differ: exchange.timeout is 1.000 s at rank 0, 0.000 s at rank 2"},
+    {"elastic_at_the_second",
+     {.id = 0},
+     {.id = 2, .terms.elastic = true},
+     "configurations differ: job.elastic is false at rank 0, true at rank 2"},
     {"tensor_count",
      {.values.tensor_count = 1},
      {.id = 2, .values.tensor_count = 2},
@@ -121,15 +133,17 @@ TEST(what_must_be_equal_is_named_where_it_is_not)
 
 TEST(a_rank_that_dies_before_the_job_begins_is_named)
 {
-    for (uint32_t elastic = 0; elastic < 2; elastic++) {
-        control_world_open_fixed(&world, 3, 1, elastic == 0);
-        world.procs[2].stopped = true;
+    for (uint32_t i = 0; i < 6; i++) {
+        const bool elastic = (i >= 3);
+        const uint32_t dies = i % 3;
+        control_world_open_fixed(&world, 3, 1, !elastic);
+        world.procs[(dies + 1) % 3].stopped = true;
         control_world_quiet(&world, 50 * CONTROL_MS);
-        world.procs[2].stopped = false;
-        control_world_kill(&world, 1);
+        world.procs[(dies + 1) % 3].stopped = false;
+        control_world_kill(&world, dies);
         control_world_quiet(&world, elastic ? 9 * SECOND : SECOND);
-        const struct gf_error *error = gf_member_error(world.procs[0].member);
-        assert_int_equal(error->peer, 1);
+        const struct gf_error *error = gf_member_error(world.procs[(dies + 2) % 3].member);
+        assert_int_equal(error->peer, dies);
         assert_int_equal(error->code, elastic ? GF_ERR_TIMEOUT : GF_ERR_PEER);
         assert_non_null(strstr(error->text, "while ranks were joining"));
         control_world_close(&world);

@@ -237,3 +237,151 @@ TEST(what_the_status_counts)
     assert_int_equal(gf_coordinator_closed(words.world.coordinator, 0, 3), 0);
     control_world_close(&words.world);
 }
+
+/* A rank that is away as long as a join may take is given up, and may come in again. */
+TEST(who_is_cut_off_for_long_is_left_out)
+{
+    for (uint32_t away = 0; away < 3; away++) {
+        char text[64];
+        const struct control_row *row;
+        words_all_begun(3, 4, true);
+        row = &words.world.coordinator->rows[away];
+        words_breaks(away);
+        words_spend(7990 * CONTROL_MS);
+        assert_int_equal(words.world.coordinator->state, GF_COORDINATOR_RUN);
+        words_spend(20 * CONTROL_MS);
+        (void)snprintf(text, sizeof text, "rank %u is cut off: ended", away);
+        assert_string_equal(words.world.coordinator->error.text, text);
+        assert_int_equal(words.world.coordinator->error.code, GF_ERR_PEER);
+        assert_int_equal(words.world.coordinator->error.peer, away);
+        assert_true(row->out && !row->cut);
+        control_world_close(&words.world);
+    }
+}
+
+/* How far three ranks are, and whose state the others are given. */
+static const struct state_row {
+    const char *name;
+    struct gf_control_progress progress[3];
+    uint32_t lead, of;
+    bool lags;
+} state_rows[] = {
+    {"all_are_equal",
+     {{.steps = 5, .applied = 1}, {.steps = 5, .applied = 1}, {.steps = 5, .applied = 1}},
+     0,
+     0,
+     false},
+    {"the_first_is_behind", {{.steps = 4}, {.steps = 5}, {.steps = 5}}, 1, 1, true},
+    {"the_last_is_furthest", {{.steps = 5}, {.steps = 5}, {.steps = 6}}, 2, 2, true},
+    {"the_last_is_behind", {{.steps = 5}, {.steps = 5}, {.steps = 4}}, 0, 0, true},
+    {"in_one_step_who_has_applied_it",
+     {{.steps = 5}, {.steps = 5, .applied = 1}, {.steps = 5, .applied = 1}},
+     1,
+     1,
+     true},
+    {"a_step_is_more_than_what_is_applied",
+     {{.steps = 5, .applied = 1}, {.steps = 6}, {.steps = 5, .applied = 1}},
+     1,
+     1,
+     true},
+    {"not_one_without_whole_weights",
+     {{.steps = 6, .partial = 1}, {.steps = 5}, {.steps = 5}},
+     1,
+     1,
+     true},
+    {"whoever_has_them_alone",
+     {{.steps = 6, .partial = 1}, {.steps = 6, .partial = 1}, {.steps = 5}},
+     2,
+     2,
+     true},
+};
+
+TEST(the_lowest_of_those_that_are_furthest_leads)
+{
+    static const uint32_t ids[3] = {0, 1, 2};
+    for (uint32_t i = 0; i < LENGTH(state_rows); i++) {
+        const struct state_row *row = &state_rows[i];
+        words_all_begun(3, 4, true);
+        for (uint32_t id = 0; id < 3; id++) {
+            struct control_ready ready = {.planned = true, .progress = row->progress[id]};
+            control_words_ready(&words.peers[id], 1, &ready);
+        }
+        words_turn();
+        words_turn();
+        words_all_endpoints(2, ids, 3);
+        const struct control_go *go = &words.world.coordinator->go;
+        if ((go->number != 2) || (go->lead != row->lead) || (go->lags != row->lags) ||
+            (go->progress.steps != row->progress[row->of].steps) ||
+            (go->progress.applied != row->progress[row->of].applied))
+            fail_msg("%s: lead %u", row->name, go->lead);
+        control_world_close(&words.world);
+    }
+}
+
+/* Where a rank was is of its generation. */
+TEST(a_generation_knows_nothing_of_the_reports_before_it)
+{
+    static const uint32_t ids[3] = {0, 1, 2};
+    struct gf_coordinator_status status;
+    words_all_begun(3, 4, true);
+    for (uint32_t id = 0; id < 3; id++) words_say_status(id, 1, 9, 2 * SECOND);
+    for (uint32_t id = 0; id < 3; id++) words_say_ready(id, 1, 9, true, false);
+    words_turn();
+    words_turn();
+    words_all_endpoints(2, ids, 3);
+    words_spend(500 * CONTROL_MS);
+    words_say_fault(0, 2); /* .. nor of patience: who does not answer is silent */
+    words_turn();
+    words_say_position(0, 2, 1);
+    words_say_position(1, 2, 1);
+    words_spend(760 * CONTROL_MS);
+    gf_coordinator_status(words.world.coordinator, &status);
+    assert_int_equal(status.error.peer, 2);
+    assert_int_equal(status.error.step, 0);
+    words_found("last heard of 1.3 s ago in it has not said where");
+    control_world_close(&words.world);
+}
+
+TEST(all_that_take_part_are_shown)
+{
+    struct control_status shown;
+    words_open(3, 11, true);
+    for (uint32_t i = 0; i < WORDS_PEERS; i++) words.peers[i].offer.id_count = 11;
+    words_all_listed(3);
+    for (uint32_t id = 0; id < 3; id++) control_words_endpoint(&words.peers[id], 1, id);
+    words_turn();
+    words.peers[6].offer.id = 7;
+    words.peers[7].offer.id = 10;
+    words_come(6);
+    words_come(7);
+    words_breaks(1);
+    words_dies(6);
+    gf_coordinator_status_fill(words.world.coordinator, &shown);
+    assert_int_equal(shown.state, GF_COORDINATOR_RUN);
+    assert_int_equal(shown.generation, 1);
+    assert_int_equal(shown.world, 3);
+    assert_int_equal(shown.here, 2);
+    assert_int_equal(shown.waiting, 1);
+    assert_int_equal(shown.id_count, 11);
+    assert_int_equal(shown.present[0], 1 + 4);
+    assert_int_equal(shown.present[1], 4);
+    control_world_close(&words.world);
+}
+
+/* The coordinator before this one saw the end of the job, and this one has begun none. */
+TEST(who_comes_after_the_end_of_a_job_hears_so)
+{
+    words_open(3, 3, true);
+    words_come(2);
+    words_discard();
+    gf_coordinator_end(words.world.coordinator);
+    words_turn();
+    words_heard(2, "error -2 in join peer -1 step 0: the job has ended");
+    assert_int_equal(words.polled, GF_AGAIN); /* two may still come */
+    for (uint32_t id = 0; id < 2; id++) {
+        words_come(id);
+        words_heard(id, "refused -2 peer -1: the job has ended; ended");
+    }
+    assert_int_equal(words.polled, GF_ERR_STATE);
+    control_world_close(&words.world);
+}

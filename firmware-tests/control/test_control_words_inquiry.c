@@ -420,3 +420,22 @@ TEST(nobody_is_asked_after_a_finding)
     words_heard(1, "");
     control_world_close(&words.world);
 }
+
+/* Once a link knows something the others have four more rounds for it. */
+TEST(an_edge_that_explains_nothing_ends_the_rounds_sooner)
+{
+    struct gf_coordinator_status status = {.state = GF_COORDINATOR_INQUIRE};
+    words_all_begun(3, 4, true);
+    words_say_fault(0, 1);
+    words_turn();
+    for (uint32_t i = 0; (i < 1000) && (status.state == GF_COORDINATOR_INQUIRE); i++) {
+        for (uint32_t rank = 0; rank < 3; rank++)
+            words_say_edges(rank, 1, words.world.coordinator->inquiry, 9, (rank == 2) ? 8 : 9);
+        words_turn();
+        words_discard();
+        gf_coordinator_status(words.world.coordinator, &status);
+    }
+    assert_int_equal(words.world.coordinator->inquiry, 6);
+    words_found("ranks wait for each other, and no way is known to be cut (rank 0 asked; 0 for 0");
+    control_world_close(&words.world);
+}

@@ -175,3 +175,19 @@ TEST(the_bytes_of_all_words_are_counted)
     assert_int_equal(words.world.channel.sent_bytes, bytes);
     control_world_close(&words.world);
 }
+
+/* .. whatever it waits for: a list that is out, or the others that have not closed. */
+TEST(whoever_waits_hears_so_each_second)
+{
+    words_all_begun(4, 5, true);
+    words_dies(3);
+    for (uint32_t id = 0; id < 2; id++) words_say_ready(id, 1, 5, false, false);
+    words_say_ready(2, 1, 5, false, false);
+    words_turn();
+    words_discard();
+    assert_true(words.world.coordinator->listing);
+    words_two_endpoints(2, 0, 1);
+    words_spend(2010 * CONTROL_MS);
+    for (uint32_t id = 0; id < 3; id++) words_heard(id, "waiting 0; waiting 0");
+    control_world_close(&words.world);
+}

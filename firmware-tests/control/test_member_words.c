@@ -344,6 +344,7 @@ TEST(a_heartbeat_is_told)
 TEST(words_that_it_does_not_await_change_nothing)
 {
     begin();
+    say_go(1, 3); /* it has begun */
     say_list(2, 0, 3);
     say_go(2, 3);
     say_all_gone();
@@ -757,6 +758,31 @@ TEST(each_list_has_an_endpoint_of_its_own)
     control_world_close(&world);
 }
 
+/* What has not left as a list comes is of the list before, and is not said. */
+TEST(a_list_comes_before_what_had_no_room)
+{
+    begin();
+    world.room = 1;
+    say_ask(1); /* the answer fills it */
+    say_ready(true, false);
+    say_list(2, 0, 2);
+    world.room = 0;
+    heard("position 1 of 1 step 0 sequence 0 patience 0 edges 0");
+    turn();
+    heard("");
+    world.room = 1;
+    say_ask(2);
+    endpoint_set();
+    say_list(3, 0, 2);
+    world.room = 0;
+    heard("position 2 of 1 step 0 sequence 0 patience 0 edges 0");
+    turn();
+    heard("");
+    endpoint_set();
+    heard("endpoint of 3 rank 0");
+    control_world_close(&world);
+}
+
 /* It asks for patience as its generation ends: the next one hears nothing of that. */
 TEST(patience_is_of_a_generation)
 {
@@ -811,4 +837,71 @@ TEST(the_bytes_of_its_words_are_counted)
     assert_true(bytes > 0);
     assert_int_equal(world.procs[0].channel.sent_bytes, bytes);
     control_world_close(&world);
+}
+
+/* It ends for what it has found itself: where it was, and whom it names. */
+TEST(a_member_that_ends_by_itself_says_where_it_was)
+{
+    for (uint32_t i = 0; i < 4; i++) {
+        const bool is_cut = (i % 2 == 0);
+        const uint32_t host_id = (i < 2) ? GF_RANK_NONE : 1;
+        open_hosted(host_id);
+        say_list(1, 2, 3);
+        endpoint_set();
+        say_go(1, 3);
+        gf_member_report(member)->step = 7;
+        gf_member_report(member)->operation = GF_OPERATION_ALLREDUCE;
+        if (is_cut) {
+            world.channel.driver->drop(&world.channel, 0); /* no kernel says that it has died */
+            member->setup.terms.join_timeout_ns = 20 * CONTROL_MS;
+        } else {
+            say_ready(true, false);
+        }
+        for (uint32_t n = 0; (n < 1000) && !gf_member_has_ended(member); n++) turn();
+        const struct gf_error *error = gf_member_error(member);
+        assert_string_equal(error->text,
+                            is_cut ? "the coordinator at memory cannot be reached, for 0.0 s: ended"
+                                   : "the coordinator at memory says nothing, for 4.0 s");
+        assert_int_equal(error->code, GF_ERR_PEER);
+        assert_int_equal(error->peer, host_id);
+        assert_int_equal(error->rank, 2);
+        assert_int_equal(error->step, 7);
+        assert_int_equal(error->operation, GF_OPERATION_ALLREDUCE);
+        assert_int_equal(error->tensor, GF_TENSOR_NONE);
+        assert_true(gf_member_is_lost(member) && gf_member_is_found(member));
+        control_world_close(&world);
+    }
+}
+
+/* A death in a step that was not told yet was in that of this member; all else is as it was told. */
+TEST(an_error_is_in_the_step_of_this_member_where_a_rank_has_ended)
+{
+    static const struct {
+        gf_status code;
+        uint64_t step; /* of this member; the error's is 7 */
+        uint64_t then;
+    } rows[] = {{GF_ERR_PEER, 8, 8}, {GF_ERR_PEER, 7, 7}, {GF_ERR_PEER, 6, 7}, {GF_ERR_LINK, 8, 7}};
+    for (uint32_t i = 0; i < LENGTH(rows); i++) {
+        unsigned char payload[512];
+        struct gf_put put = {payload, sizeof payload};
+        struct control_finding finding = {
+            .may_go_on = true,
+            .error = {.code = rows[i].code, .peer = 2, .step = 7, .tensor = 4, .text = "it died"}};
+        bool is_own = (rows[i].then == 8);
+        begin();
+        gf_member_report(member)->step = rows[i].step;
+        gf_member_report(member)->operation = GF_OPERATION_BARRIER;
+        gf_member_report(member)->tensor = 5;
+        gf_frame_finding_walk(&(struct gf_walk){.put = &put}, &finding);
+        control_words_send(&world, 0, CONTROL_ERROR, payload, sizeof payload - put.left);
+        turn();
+        assert_int_equal(gf_member_error(member)->code, rows[i].code);
+        assert_int_equal(gf_member_error(member)->peer, 2);
+        assert_int_equal(gf_member_error(member)->step, rows[i].then);
+        assert_int_equal(gf_member_error(member)->tensor, is_own ? 5 : 4);
+        assert_int_equal(gf_member_error(member)->operation,
+                         is_own ? GF_OPERATION_BARRIER : GF_OPERATION_NONE);
+        assert_string_equal(gf_member_error(member)->text, "it died");
+        control_world_close(&world);
+    }
 }
