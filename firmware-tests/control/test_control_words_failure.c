@@ -385,3 +385,57 @@ TEST(who_comes_after_the_end_of_a_job_hears_so)
     assert_int_equal(words.polled, GF_ERR_STATE);
     control_world_close(&words.world);
 }
+
+TEST(a_host_that_does_not_begin_a_regroup_is_named)
+{
+    for (uint32_t host = 0; host < 2; host++) {
+        char text[120];
+        words_all_begun(3, 4, true);
+        words.world.coordinator->setup.host_id = host;
+        words_dies(2);
+        words_say_ready(1 - host, 1, 5, false, false);
+        words_spend(7980 * CONTROL_MS);
+        assert_int_equal(words.world.coordinator->state, GF_COORDINATOR_REGROUP);
+        words_spend(20 * CONTROL_MS);
+        (void)snprintf(text, sizeof text,
+                       "rank %u, in whose process the coordinator runs, did not begin the regroup "
+                       "within 8.0 s",
+                       host);
+        assert_string_equal(words.world.coordinator->error.text, text);
+        assert_int_equal(words.world.coordinator->error.code, GF_ERR_TIMEOUT);
+        assert_int_equal(words.world.coordinator->error.peer, host);
+        assert_int_equal(words.world.coordinator->state, GF_COORDINATOR_OVER);
+        control_world_close(&words.world);
+    }
+}
+
+/* What the vote has told all ranks is the same on each; else it is that rank which gave up. */
+TEST(who_gives_up_is_named_unless_all_have_the_same_error)
+{
+    for (uint32_t i = 0; i < 6; i++) {
+        const bool is_same = (i >= 3);
+        const uint32_t rank = i % 3;
+        struct control_fault fault = {.ends = true,
+                                      .error = {.code = is_same ? GF_ERR_NUMERIC : GF_ERR_DATA,
+                                                .peer = 2,
+                                                .step = 7,
+                                                .operation = GF_OPERATION_VOTE,
+                                                .tensor = 3,
+                                                .text = "a loss is no number"}};
+        char text[80];
+        const struct gf_error *error;
+        words_all_begun(3, 4, true);
+        control_words_fault(&words.peers[rank], 1, &fault);
+        words_turn();
+        error = &words.world.coordinator->error;
+        (void)snprintf(text, sizeof text, "rank %u gave up: a loss is no number", rank);
+        assert_string_equal(error->text, is_same ? "a loss is no number" : text);
+        assert_int_equal(error->code, is_same ? GF_ERR_NUMERIC : GF_ERR_PEER);
+        assert_int_equal(error->peer, is_same ? 2 : rank);
+        assert_int_equal(error->step, 7);
+        assert_int_equal(error->operation, GF_OPERATION_VOTE);
+        assert_int_equal(error->tensor, 3);
+        assert_int_equal(words.world.coordinator->state, GF_COORDINATOR_REGROUP);
+        control_world_close(&words.world);
+    }
+}

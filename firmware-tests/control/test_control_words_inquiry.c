@@ -439,3 +439,85 @@ TEST(an_edge_that_explains_nothing_ends_the_rounds_sooner)
     words_found("ranks wait for each other, and no way is known to be cut (rank 0 asked; 0 for 0");
     control_world_close(&words.world);
 }
+
+/* All ranks answer that they wait for nobody, and are as far; `seen` is what rank 1 saw. */
+static void nobody_is_found(const struct gf_error *seen)
+{
+    struct control_fault fault = {.error = *seen};
+    words_all_begun(3, 4, true);
+    control_words_fault(&words.peers[1], 1, &fault);
+    words_turn();
+    for (uint32_t i = 0; (i < 1000) && (words.world.coordinator->error.code == GF_OK); i++) {
+        struct control_report report = {.inquiry = words.world.coordinator->inquiry,
+                                        .waits_for = GF_RANK_NONE,
+                                        .tensor = GF_TENSOR_NONE};
+        for (uint32_t id = 0; id < 3; id++) control_words_status(&words.peers[id], 1, &report);
+        words_turn();
+        words_discard();
+    }
+}
+
+/* Where nobody is at fault it is told where the first one was, and what a link saw. */
+TEST(where_nobody_is_at_fault_what_was_seen_is_told)
+{
+    static const struct {
+        struct gf_error seen;
+        const char *text;
+    } rows[] = {
+        {{.code = GF_ERR_TIMEOUT, .peer = 2, .text = "no step ends"},
+         "ranks wait for each other, and no way is known to be cut (rank 1 asked; )"},
+        {{.code = GF_ERR_LINK, .peer = GF_RANK_NONE, .text = "the device is gone"},
+         "rank 1: the device is gone"},
+    };
+    for (uint32_t i = 0; i < LENGTH(rows); i++) {
+        struct gf_error seen = rows[i].seen;
+        const struct gf_error *error;
+        seen.step = 5;
+        seen.operation = GF_OPERATION_ALLREDUCE;
+        seen.tensor = 3;
+        nobody_is_found(&seen);
+        error = &words.world.coordinator->error;
+        assert_string_equal(error->text, rows[i].text);
+        assert_int_equal(error->code, seen.code);
+        assert_int_equal(error->peer, GF_RANK_NONE);
+        assert_int_equal(error->step, 5);
+        assert_int_equal(error->operation, GF_OPERATION_ALLREDUCE);
+        assert_int_equal(error->tensor, 3);
+        assert_int_equal(words.world.coordinator->state, GF_COORDINATOR_REGROUP);
+        control_world_close(&words.world);
+    }
+}
+
+/* A rank has closed after five steps: who is in a step after these can't end it. */
+TEST(who_has_closed_is_at_fault_for_a_later_step)
+{
+    for (uint32_t step = 4; step < 7; step++) {
+        struct control_fault fault = {.error = {.code = GF_ERR_TIMEOUT,
+                                                .peer = GF_RANK_NONE,
+                                                .step = step,
+                                                .tensor = GF_TENSOR_NONE,
+                                                .text = "no step ends"}};
+        struct control_report report = {
+            .inquiry = 1, .step = step, .waits_for = 1, .tensor = GF_TENSOR_NONE};
+        struct gf_coordinator_status status;
+        char text[120];
+        words_all_begun(3, 4, true);
+        control_words_bye(&words.peers[1], 1, 5);
+        control_words_fault(&words.peers[2], 1, &fault);
+        words_turn();
+        words_say_position(0, 1, 1);
+        control_words_status(&words.peers[2], 1, &report);
+        words_turn();
+        gf_coordinator_status(words.world.coordinator, &status);
+        control_world_close(&words.world);
+        assert_int_equal(status.error.code, (step < 5) ? GF_OK : GF_ERR_PEER);
+        if (step < 5) continue;
+        (void)snprintf(text, sizeof text,
+                       "rank 1 closed its context after 5 steps, and rank 2 is in step %u, between "
+                       "operations",
+                       step);
+        assert_string_equal(status.error.text, text);
+        assert_int_equal(status.error.peer, 1);
+        assert_int_equal(status.error.step, step);
+    }
+}

@@ -873,7 +873,7 @@ TEST(a_member_that_ends_by_itself_says_where_it_was)
     }
 }
 
-/* A death in a step that was not told yet was in that of this member; all else is as it was told. */
+/* A death in a step that was not told yet was in that of this member; else it is as it was told. */
 TEST(an_error_is_in_the_step_of_this_member_where_a_rank_has_ended)
 {
     static const struct {

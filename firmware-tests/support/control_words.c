@@ -90,7 +90,8 @@ static void member_tell(uint32_t kind, struct gf_walk *walk, char *text_out, siz
     case CONTROL_ENDPOINT:
         gf_frame_piece_walk(walk, &piece);
         (void)gf_get_bytes(walk->get, piece.bytes);
-        (void)snprintf(text_out, bytes, "endpoint of %u rank %u", number, piece.rank);
+        (void)snprintf(text_out, bytes, "endpoint of %u rank %u%s", number, piece.rank,
+                       ((piece.at == 0) && (piece.bytes == piece.total)) ? "" : " in part");
         break;
     case CONTROL_FAULT:
         gf_frame_fault_walk(walk, &fault);
