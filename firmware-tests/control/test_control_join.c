@@ -407,3 +407,14 @@ TEST(endpoints_that_take_several_frames_arrive_whole)
         control_world_close(&world);
     }
 }
+
+/* .. where the last piece is of a byte, too, of what a member sends or the coordinator. */
+TEST(endpoints_of_about_a_frame_arrive_whole)
+{
+    for (uint32_t less = 10; less < 90; less++) {
+        control_world_open_large(&world, 2, GF_CHANNEL_PAYLOAD_MAX - less);
+        control_world_quiet(&world, 50 * CONTROL_MS);
+        control_all_work(&world, 2);
+        control_world_close(&world);
+    }
+}

@@ -243,3 +243,24 @@ TEST(who_waits_and_dials_again_says_its_endpoint_anew)
     words_heard(1, "go 1 lead 0 steps 0 pieces 2; waiting 0");
     control_world_close(&words.world);
 }
+
+TEST(who_closes_before_all_have_joined_is_named_where_nobody_may_come_in_its_place)
+{
+    for (uint32_t closes = 0; closes < 3; closes++) {
+        const uint32_t other = (closes + 1) % 3;
+        char text[80];
+        words_open(3, 3, false);
+        words_come(closes);
+        words_come(other);
+        words_discard();
+        control_words_bye(&words.peers[closes], 0, 0);
+        words_turn();
+        (void)snprintf(text, sizeof text, "rank %u closed before all ranks had joined", closes);
+        assert_string_equal(words.world.coordinator->error.text, text);
+        assert_int_equal(words.world.coordinator->error.code, GF_ERR_PEER);
+        assert_int_equal(words.world.coordinator->error.peer, closes);
+        assert_int_equal(words.world.coordinator->error.operation, GF_OPERATION_JOIN);
+        assert_int_equal(words.world.coordinator->state, GF_COORDINATOR_OVER);
+        control_world_close(&words.world);
+    }
+}

@@ -259,3 +259,32 @@ TEST(a_late_word_of_the_generation_before_changes_nothing)
     assert_int_equal(words.world.coordinator->rows[1].said, CONTROL_SAID_NOTHING);
     control_world_close(&words.world);
 }
+
+/* Its endpoint is awaited for keepalive and 2 s; then the list is made without it. */
+TEST(who_is_late_on_a_list_is_left_out)
+{
+    for (uint32_t late = 0; late < 4; late++) { /* id 3 comes in */
+        words_all_begun(3, 4, true);
+        words_come(3);
+        for (uint32_t id = 0; id < 3; id++) words_say_ready(id, 1, 5, true, false);
+        words_turn();
+        words_turn();
+        assert_true(words.world.coordinator->listing);
+        for (uint32_t id = 0; id < 4; id++)
+            if (id != late) control_words_endpoint(&words.peers[id], 2, id);
+        words_spend(2950 * CONTROL_MS);
+        assert_int_equal(words.world.coordinator->next, 2);
+        words_discard();
+        words_spend(50 * CONTROL_MS);
+        assert_int_equal(words.world.coordinator->next, 3);
+        assert_int_equal(words.world.coordinator->next_world, 3);
+        const char *heard = control_words_heard(words.peers[(late == 0) ? 1 : 0].channel);
+        assert_non_null(strstr(heard, "list 3 rank 0 of 3"));
+        heard = control_words_heard(words.peers[late].channel);
+        if (strcmp(heard, (late == 3) ? "waiting 1; ended" : "waiting 1") != 0)
+            fail_msg("%s", heard);
+        assert_int_equal(words.world.coordinator->rows[late].out, late != 3);
+        assert_int_equal(gf_coordinator_joiner_count(words.world.coordinator), late != 3);
+        control_world_close(&words.world);
+    }
+}

@@ -282,3 +282,27 @@ TEST(a_newcomer_that_differs_is_refused_before_a_takeover)
         control_world_close(&words.world);
     }
 }
+
+TEST(a_takeover_that_fails_names_the_first_that_is_missing)
+{
+    for (uint32_t missing = 0; missing < 3; missing++) {
+        char text[120];
+        take_over_begin_of(4);
+        for (uint32_t id = 0; id < 3; id++)
+            if (id != missing) words_come(id);
+        words_come(3); /* it is of no generation, and ends no job */
+        words_spend(7970 * CONTROL_MS);
+        assert_int_equal(words.world.coordinator->state, GF_COORDINATOR_GATHER);
+        words_spend(50 * CONTROL_MS);
+        (void)snprintf(text, sizeof text,
+                       "1 of the 3 ranks of generation 4, rank %u first, did not dial it within "
+                       "8.0 s. Begin the job anew from its checkpoint",
+                       missing);
+        words_found(text);
+        assert_int_equal(words.world.coordinator->error.code, GF_ERR_PEER);
+        assert_int_equal(words.world.coordinator->error.peer, missing);
+        assert_int_equal(words.world.coordinator->error.operation, GF_OPERATION_JOIN);
+        assert_int_equal(words.world.coordinator->state, GF_COORDINATOR_OVER);
+        control_world_close(&words.world);
+    }
+}
