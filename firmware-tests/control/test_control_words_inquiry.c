@@ -521,3 +521,31 @@ TEST(who_has_closed_is_at_fault_for_a_later_step)
         assert_int_equal(status.error.step, step);
     }
 }
+
+/* Its connection breaks in an inquiry: it may dial again for exchange.timeout after its last word,
+ * where others are given three eighths of that. */
+TEST(who_is_away_in_an_inquiry_is_awaited)
+{
+    static const struct {
+        uint64_t silent_ms, away_ms; /* before it broke, and then */
+    } rows[] = {{0, 2000}, {1000, 1000}, {100, 1900}};
+    for (uint32_t i = 0; i < 3 * LENGTH(rows); i++) {
+        const uint32_t away = i % 3;
+        words_all_begun(3, 4, true);
+        words_spend(3 * SECOND);
+        words_say_status(away, 1, 5, 0);
+        words_turn();
+        if (rows[i / 3].silent_ms > 0) words_spend(rows[i / 3].silent_ms * CONTROL_MS);
+        words_say_fault((away + 1) % 3, 1);
+        words_turn();
+        words_breaks(away);
+        words_say_position((away + 1) % 3, 1, 1);
+        words_say_position((away + 2) % 3, 1, 1);
+        words_spend((rows[i / 3].away_ms - 20) * CONTROL_MS);
+        assert_int_equal(words.world.coordinator->state, GF_COORDINATOR_INQUIRE);
+        words_spend(100 * CONTROL_MS);
+        assert_int_equal(words.world.coordinator->state, GF_COORDINATOR_REGROUP);
+        assert_int_equal(words.world.coordinator->error.peer, away);
+        control_world_close(&words.world);
+    }
+}
