@@ -439,3 +439,25 @@ TEST(who_gives_up_is_named_unless_all_have_the_same_error)
         control_world_close(&words.world);
     }
 }
+
+/* What a kernel says of an end is told, however short, and nothing where it says nothing. */
+TEST(how_a_process_has_ended_is_told)
+{
+    static const char *const hows[] = {"", "x", "closed by peer"};
+    for (uint32_t i = 0; i < 3 * LENGTH(hows); i++) {
+        const char *how = hows[i / 3];
+        char text[160];
+        words_all_begun(3, 4, true);
+        if (i % 3 > 0) words_say_status((i % 3 == 1) ? 1 : 0, 1, 5, 0);
+        words_turn();
+        words.world.coordinator->rows[1].process_state = CONTROL_PROCESS_ENDED;
+        (void)snprintf(words.world.coordinator->rows[1].how, 56, "%s", how);
+        words_turn();
+        (void)snprintf(text, sizeof text, "rank 1 died%s%s%s", (how[0] != 0) ? ": " : "", how,
+                       (i % 3 == 0)   ? ""
+                       : (i % 3 == 1) ? " in step 5, between operations (as of 0.0 s ago)"
+                                      : "; rank 0 was in step 5, between operations");
+        assert_string_equal(words.world.coordinator->error.text, text);
+        control_world_close(&words.world);
+    }
+}
