@@ -362,7 +362,7 @@ TEST(a_rank_that_ends_on_each_first_list_is_named)
 /* Of three ranks: what the list says that they need. */
 static const struct network_row {
     const char *name;
-    struct gf_offer offers[2]; /* of ranks 0 and 1, and of rank 2 */
+    struct gf_offer offers[2]; /* of two ranks, and of one, whichever it is */
     gf_network network;
 } network_rows[] = {
     {"one_node", {{.node = 7}, {.node = 7}}, GF_NETWORK_NONE},
@@ -377,11 +377,11 @@ static const struct network_row {
 
 TEST(a_list_says_which_network_its_ranks_need)
 {
-    for (uint32_t i = 0; i < LENGTH(network_rows); i++) {
-        const struct network_row *row = &network_rows[i];
+    for (uint32_t i = 0; i < 3 * LENGTH(network_rows); i++) {
+        const struct network_row *row = &network_rows[i / 3];
         control_world_open(&world, 3, 1);
         for (uint32_t id = 0; id < 3; id++) {
-            world.offer = row->offers[id == 2];
+            world.offer = row->offers[id == i % 3];
             control_world_kill(&world, id);
             (void)control_world_start(&world, id, false);
         }

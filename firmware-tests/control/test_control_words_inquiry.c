@@ -549,3 +549,22 @@ TEST(who_is_away_in_an_inquiry_is_awaited)
         control_world_close(&words.world);
     }
 }
+
+/* .. nor is a finding told to who is on the next list: it has READY behind it. */
+TEST(who_is_listed_hears_no_finding_that_had_no_room)
+{
+    words_all_begun(3, 4, true);
+    words.world.room = 1;
+    words_say_fault(1, 1);
+    words_turn(); /* the question fills it */
+    words_dies(2);
+    words_say_ready(0, 1, 5, false, false);
+    words_say_ready(1, 1, 5, false, false);
+    words_turn();
+    words_heard(1, "ask 1");
+    words_turn();
+    words_heard(1, "list 2 rank 1 of 2");
+    words_turn();
+    words_heard(1, "");
+    control_world_close(&words.world);
+}
