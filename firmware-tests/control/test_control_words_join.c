@@ -264,3 +264,48 @@ TEST(who_closes_before_all_have_joined_is_named_where_nobody_may_come_in_its_pla
         control_world_close(&words.world);
     }
 }
+
+/* Pieces of an endpoint of 16 bytes at most; the second one where `first` is right. */
+static const struct piece_row {
+    const char *name;
+    struct control_piece first, second;
+    bool is_good;
+} piece_rows[] = {
+    {"in_two", {0, 8, 0, 3}, {0, 8, 3, 5}, true},
+    {"as_large_as_any", {0, 16, 0, 9}, {0, 16, 9, 7}, true},
+    {"begun_anew", {0, 8, 0, 3}, {0, 9, 0, 9}, true},
+    {"larger_than_any", {0, 17, 0, 8}, {0, 17, 8, 9}, false},
+    {"not_from_its_begin", {0, 8, 1, 7}, {0, 8, 0, 8}, false},
+    {"with_a_gap", {0, 8, 0, 3}, {0, 8, 4, 4}, false},
+    {"said_twice", {0, 8, 0, 3}, {0, 8, 2, 6}, false},
+    {"behind_its_end", {0, 8, 0, 9}, {0, 8, 0, 8}, false},
+    {"second_behind_its_end", {0, 8, 0, 3}, {0, 8, 3, 6}, false},
+    {"that_grows_meanwhile", {0, 8, 0, 3}, {0, 16, 3, 13}, false},
+    {"that_shrinks_meanwhile", {0, 8, 0, 3}, {0, 4, 3, 1}, false},
+};
+
+TEST(a_piece_of_an_endpoint_that_lies_beyond_it_closes_the_connection)
+{
+    static const unsigned char bytes[16];
+    for (uint32_t i = 0; i < LENGTH(piece_rows); i++) {
+        unsigned char payload[128];
+        struct gf_put put = {payload, sizeof payload};
+        struct control_piece pieces[2] = {piece_rows[i].first, piece_rows[i].second};
+        words_open(2, 2, true);
+        words_all_listed(2);
+        control_words_endpoint(&words.peers[0], 1, 0);
+        gf_put_u32(&put, 1);
+        for (uint32_t n = 0; n < 2; n++) {
+            gf_frame_piece_walk(&(struct gf_walk){.put = &put}, &pieces[n]);
+            gf_put_bytes(&put, bytes, pieces[n].bytes);
+        }
+        (void)words.peers[1].channel->driver->send(words.peers[1].channel, 0, CONTROL_ENDPOINT,
+                                                   payload, (uint32_t)(sizeof payload - put.left));
+        words_turn();
+        const char *heard = control_words_heard(words.peers[1].channel);
+        if (strcmp(heard, piece_rows[i].is_good ? "go 1 lead 0 steps 0 pieces 2; waiting 0"
+                                                : "ended") != 0)
+            fail_msg("%s: %s", piece_rows[i].name, heard);
+        control_world_close(&words.world);
+    }
+}

@@ -783,6 +783,27 @@ TEST(a_list_comes_before_what_had_no_room)
     control_world_close(&world);
 }
 
+/* .. and what was found in one generation is not of the next. */
+TEST(each_generation_has_its_own_finding)
+{
+    begin();
+    gf_member_report(member)->step = 7;
+    say_error(true);
+    assert_true(gf_member_is_found(member));
+    say_ready(false, false);
+    say_list(2, 0, 2);
+    endpoint_set();
+    say_go(2, 2);
+    assert_false(gf_member_is_found(member));
+    assert_int_equal(gf_member_error(member)->code, GF_OK);
+    assert_int_equal(gf_member_report(member)->step, 0);
+    say_fault(false);
+    say_error(true);
+    assert_true(gf_member_is_found(member));
+    assert_int_equal(gf_member_error(member)->code, GF_ERR_PEER);
+    control_world_close(&world);
+}
+
 /* It asks for patience as its generation ends: the next one hears nothing of that. */
 TEST(patience_is_of_a_generation)
 {
