@@ -305,7 +305,9 @@ TEST(a_member_that_sends_without_end_holds_nobody_up)
     flooded.poll = poll_flooded;
     world.channel.driver = &flooded;
     control_world_kill(&world, 1);
-    control_world_quiet(&world, 4 * SECOND);
+    control_world_quiet(&world, SECOND); /* what has come goes before what is late, for 2 s */
+    assert_int_equal(world.coordinator->number, 1);
+    control_world_quiet(&world, 3 * SECOND);
     control_all_work(&world, 2);
     world.channel.driver = driver_plain;
     control_world_close(&world);

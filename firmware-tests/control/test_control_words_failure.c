@@ -461,3 +461,22 @@ TEST(how_a_process_has_ended_is_told)
         control_world_close(&words.world);
     }
 }
+
+/* .. also one that was told something else since: it has not heard why the job ends. */
+TEST(who_has_not_heard_the_finding_is_awaited_for_a_moment)
+{
+    words_all_begun(3, 3, false);
+    words_spend(980 * CONTROL_MS);
+    words.world.room = 1;
+    words_say_ready(2, 1, 5, true, false);
+    words_spend(1050 * CONTROL_MS); /* WAITING fills it, and once more is to come */
+    words_dies(1);
+    words_heard(2, "waiting 0");
+    words_turn();
+    words_heard(0, "error -7 peer 1 step 0: rank 1 died: ended");
+    words_breaks(2);
+    assert_int_equal(words.polled, GF_AGAIN);
+    words_spend(2 * SECOND);
+    assert_int_equal(words.polled, GF_ERR_PEER);
+    control_world_close(&words.world);
+}

@@ -926,3 +926,37 @@ TEST(an_error_is_in_the_step_of_this_member_where_a_rank_has_ended)
         control_world_close(&world);
     }
 }
+
+TEST(a_list_of_a_rank_that_its_world_has_not_ends_it)
+{
+    static const struct {
+        uint32_t rank, world;
+        gf_member_state state;
+    } rows[] = {{2, 3, GF_MEMBER_LISTED},
+                {3, 3, GF_MEMBER_ENDED},
+                {0, 4, GF_MEMBER_ENDED},
+                {0, 0, GF_MEMBER_ENDED},
+                {0, 1, GF_MEMBER_LISTED}};
+    for (uint32_t i = 0; i < LENGTH(rows); i++) {
+        open_hosted(GF_RANK_NONE);
+        say_list(1, rows[i].rank, rows[i].world);
+        state_is(rows[i].state);
+        control_world_close(&world);
+    }
+}
+
+/* Another job, key or version listens there: to dial again would not help. */
+TEST(a_channel_that_has_failed_ends_it)
+{
+    open_hosted(GF_RANK_NONE);
+    world.procs[0].channel.fault.code = GF_ERR_MISMATCH;
+    (void)snprintf(world.procs[0].channel.fault.text, sizeof world.procs[0].channel.fault.text,
+                   "another job listens there");
+    turn();
+    state_is(GF_MEMBER_ENDED);
+    assert_int_equal(gf_member_error(member)->code, GF_ERR_MISMATCH);
+    assert_int_equal(gf_member_error(member)->peer, GF_RANK_NONE);
+    assert_string_equal(gf_member_error(member)->text, "another job listens there");
+    assert_true(gf_member_is_lost(member));
+    control_world_close(&world);
+}
