@@ -295,8 +295,8 @@ TEST(a_takeover_that_fails_names_the_first_that_is_missing)
         assert_int_equal(words.world.coordinator->state, GF_COORDINATOR_GATHER);
         words_spend(50 * CONTROL_MS);
         (void)snprintf(text, sizeof text,
-                       "1 of the 3 ranks of generation 4, rank %u first, did not dial it within "
-                       "8.0 s. Begin the job anew from its checkpoint",
+                       "1 of the 3 ranks of generation 4, rank %u first, are not connected to "
+                       "it after 8.0 s. Begin the job anew from its checkpoint",
                        missing);
         words_found(text);
         assert_int_equal(words.world.coordinator->error.code, GF_ERR_PEER);
