@@ -184,10 +184,10 @@ bool gf_coordinator_end_takeover(struct gf_coordinator *c)
         missing++;
     }
     if (missing > 0)
-        (void)snprintf(why, sizeof why,
-                       "%u of the %u ranks of generation %u, rank %u first, are not connected to "
-                       "it after %.1f s",
-                       missing, of.world, of.generation, lowest, waited_s);
+        (void)snprintf(
+            why, sizeof why,
+            "not connected after %.1f s: %u of the %u ranks of generation %u, rank %u first",
+            waited_s, missing, of.world, of.generation, lowest);
     else
         (void)snprintf(why, sizeof why,
                        "the %u ranks of generation %u do not say that it is of the same processes",
