@@ -805,6 +805,7 @@ static uint64_t row_hash(uint64_t hash, const struct control_row *row, uint64_t 
                               row->member_process,
                               row->stood.generation,
                               row->stood.list_hash,
+                              row->has_failed,
                               row->rank,
                               row->said,
                               row->progress.steps,
@@ -842,6 +843,7 @@ static uint64_t coordinator_hash(void)
     const struct gf_coordinator *c = states->coordinator;
     const bool runs = (c->state == GF_COORDINATOR_RUN);
     const bool asks = (c->state == GF_COORDINATOR_INQUIRE);
+    const bool begins_anew = (c->number == 0);
     /* its times: of a list each row has its own */
     const bool counts = (c->number == 0) || (c->state == GF_COORDINATOR_REGROUP) ||
                         (c->state == GF_COORDINATOR_OVER);
@@ -864,10 +866,9 @@ static uint64_t coordinator_hash(void)
                               c->inquiry_phase,
                               c->rounds_left,
                               asks ? span(c->now_ns, c->inquiry_ns) : 0,
-                              (asks || c->is_fault_pending) ? c->seen.step : 0,
-                              (asks || c->is_fault_pending) ? c->seen_by : 0,
-                              c->is_fault_pending ? c->seen_in : 0,
-                              c->is_fault_pending,
+                              (asks || begins_anew) ? c->seen.step : 0,
+                              (asks || begins_anew) ? c->seen_by : 0,
+                              begins_anew ? c->seen_in : 0,
                               c->nobody_step,
                               c->error.code,
                               c->error.peer,

@@ -396,3 +396,73 @@ TEST(a_failure_that_only_one_had_heard_of_is_told_after_a_takeover)
                 (control_world_state(&world, 2) == GF_MEMBER_LISTED));
     control_world_close(&world);
 }
+
+/* .. also where a process of another generation said so after them. */
+TEST(a_failure_before_a_takeover_is_heard_whoever_fails_last)
+{
+    control_world_open(&world, 3, 1);
+    control_world_quiet(&world, SECOND);
+    world.procs[2].stopped = true;
+    control_world_cut(&world, 2);
+    gf_member_fault(world.procs[0].member, &control_stuck, false);
+    control_world_quiet(&world, 8 * SECOND);
+    assert_int_equal(world.procs[0].number, 2);
+    control_world_coordinator_end(&world);
+    for (uint32_t i = 0; i < 3; i++) world.procs[i].hangs = true;
+    world.procs[2].stopped = false;
+    world.procs[2].now_ns = world.now_ns;
+    for (uint32_t i = 0; i < 3; i++) control_world_turn(&world, i);
+    for (uint32_t i = 0; i < 3; i++) gf_member_fault(world.procs[i].member, &control_stuck, false);
+    control_world_coordinator_begin(&world);
+    world.is_stopped =
+        true; /* it takes all offers in one poll, that of the generation before last */
+    world.procs[2].stopped = true;
+    control_world_quiet(&world, 300 * CONTROL_MS);
+    world.procs[2].stopped = false;
+    world.procs[2].now_ns = world.now_ns;
+    control_world_quiet(&world, 300 * CONTROL_MS);
+    world.is_stopped = false;
+    for (uint32_t i = 0; i < 3; i++) world.procs[i].hangs = false;
+    control_world_quiet(&world, 5 * SECOND);
+    control_all_work(&world, 3);
+    assert_int_equal(world.procs[0].number, 3);
+    control_world_close(&world);
+}
+
+/* No step ends, and nobody says FAULT. */
+static void all_compute(uint64_t for_ns)
+{
+    for (uint64_t spent_ns = 0; spent_ns < for_ns; spent_ns += 100 * CONTROL_MS) {
+        for (uint32_t i = 0; i < world.proc_count; i++)
+            world.procs[i].stuck_ns = world.procs[i].now_ns;
+        control_world_quiet(&world, 100 * CONTROL_MS);
+    }
+}
+
+/* Its kernel gave the connection up while it computed, and it dials once it polls. */
+TEST(who_computes_and_is_reset_before_a_takeover_is_awaited)
+{
+    for (uint32_t is_fixed = 0; is_fixed < 2; is_fixed++) {
+        control_world_open_fixed(&world, 3, 1, is_fixed);
+        control_world_quiet(&world, SECOND);
+        control_world_coordinator_end(&world);
+        for (uint32_t i = 0; i < 3; i++) control_world_turn(&world, i);
+        world.procs[2].stopped = true;
+        control_world_coordinator_begin(&world);
+        all_compute(300 * CONTROL_MS);
+        world.coordinator->terms.exchange_timeout_ns = 6 * SECOND;
+        world.procs[1].stopped = true;
+        all_compute(1500 * CONTROL_MS);
+        control_world_reset(&world, 1);
+        all_compute(100 * CONTROL_MS);
+        world.procs[2].stopped = false;
+        world.procs[2].now_ns = world.now_ns;
+        all_compute(2900 * CONTROL_MS);
+        world.procs[1].stopped = false;
+        world.procs[1].now_ns = world.now_ns;
+        all_compute(2 * SECOND);
+        control_all_work(&world, 3);
+        assert_int_equal(world.procs[0].number, 1);
+        control_world_close(&world);
+    }
+}

@@ -77,6 +77,7 @@ static void standing_take(struct control_row *row, const struct control_offer *o
     bool bye = (offer->standing.said == CONTROL_SAID_BYE);
     if (offer->standing.generation < row->stood.generation) return;
     if (row->member_process != offer->process) row->closes = row->gives_up = false;
+    row->has_failed = false; /* it says so again */
     row->member_process = offer->process;
     row->stood = offer->standing;
     row->said = works ? CONTROL_SAID_NOTHING : bye ? CONTROL_SAID_BYE : CONTROL_SAID_FAULT;
@@ -99,6 +100,7 @@ static void row_take(struct gf_coordinator *c, uint32_t connection,
         row->waits = row->has_heard = false;
         row->answered = 0;
         row->listed = 0; /* another process was on the list */
+        if (control_has_begun(c)) row->closes = false;
         if (control_has_begun(c) && !row->member) row->said = CONTROL_SAID_NOTHING;
     }
     if (row->process_state != CONTROL_PROCESS_ENDED) row->process_state = CONTROL_PROCESS_LIVES;

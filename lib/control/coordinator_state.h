@@ -109,7 +109,8 @@ struct control_row {
     bool member;             /* this id is on its list, */
     uint64_t member_process; /* as this process. Before a takeover: the process of this id that was
                               * of the latest generation; the rest is what it has said, */
-    struct control_standing stood; /* .. and this is where it stood */
+    struct control_standing stood; /* .. and this is where it stood, */
+    bool has_failed;               /* and it said FAULT to this coordinator */
     uint32_t rank;
     control_said said;
     bool comes_in; /* it came with this generation, from outside */
@@ -193,8 +194,7 @@ struct gf_coordinator {
     uint64_t inquiry_ns;   /* when it began */
     struct gf_error seen;  /* what its first asker saw, */
     uint32_t seen_by;      /* a rank */
-    uint32_t seen_in;      /* .. of this generation, */
-    bool is_fault_pending; /* .. before it was taken over */
+    uint32_t seen_in;      /* .. of this generation, before a takeover */
     uint64_t nobody_step;  /* + 1: in that step an inquiry found nobody; 0: in none */
     struct gf_error error; /* the last finding */
     struct gf_error last;  /* .. also once a generation has begun after it */
@@ -236,6 +236,11 @@ static inline bool control_is_member(const struct control_row *row)
 static inline bool control_is_presumed(const struct control_row *row)
 {
     return control_is_member(row) && (row->process_state == CONTROL_PROCESS_PRESUMED);
+}
+/* .. and would go on with the others. */
+static inline bool control_may_return(const struct control_row *row)
+{
+    return control_is_presumed(row) && !row->cut && (row->said != CONTROL_SAID_BYE);
 }
 static inline control_row_state control_row_state_of(const struct control_row *row)
 {
@@ -336,6 +341,8 @@ void gf_coordinator_resets_check(struct gf_coordinator *c);
 bool gf_coordinator_deaths_check(struct gf_coordinator *c);
 /* Where somebody has closed, and nobody else says anything, those are not waited for. */
 void gf_coordinator_silent_leave(struct gf_coordinator *c);
+/* Nothing is heard of it for so long, and it asks for no patience. */
+bool gf_coordinator_says_nothing(const struct gf_coordinator *c, const struct control_row *row);
 
 /* ---- list.c ---- */
 void gf_coordinator_gather_poll(struct gf_coordinator *c);

@@ -129,10 +129,10 @@ static void fault_hear(struct gf_coordinator *c, struct control_row *row,
             gf_coordinator_post(row, CONTROL_ERROR);
             return;
         }
-        c->seen = *seen; /* looked at once the generation is taken over */
-        c->seen_by = row->offer.standing.rank;
-        c->seen_in = row->offer.standing.generation;
-        c->is_fault_pending = true;
+        row->has_failed = true; /* looked at once the generation is taken over */
+        c->seen = *seen;
+        c->seen_by = row->stood.rank;
+        c->seen_in = row->stood.generation;
         return;
     case GF_COORDINATOR_REGROUP:
         if (c->error.code != GF_OK) return; /* the failure is known */

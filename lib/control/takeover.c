@@ -80,6 +80,26 @@ static void others_tell(struct gf_coordinator *c)
     }
 }
 
+/* What members said before the takeover is looked at now. Of their FAULTs the last one is known,
+ * unless a process of another generation has said one after it. */
+static void faults_hear(struct gf_coordinator *c)
+{
+    const struct control_row *by = NULL;
+    for (uint32_t rank = 0; rank < c->world; rank++) {
+        const struct control_row *row = &c->rows[c->rank_ids[rank]];
+        bool is_last = (c->seen_in == c->number) && (c->seen_by == rank);
+        if (control_is_member(row) && row->has_failed && ((by == NULL) || is_last)) by = row;
+    }
+    if ((by == NULL) || (c->state != GF_COORDINATOR_RUN)) return;
+    struct gf_error seen = c->seen;
+    if ((c->seen_in != c->number) || (c->seen_by != by->rank)) {
+        seen = gf_coordinator_error(c, GF_ERR_TIMEOUT, GF_RANK_NONE);
+        (void)snprintf(seen.text, sizeof seen.text,
+                       "it failed before the coordinator was begun anew");
+    }
+    gf_coordinator_inquire(c, by->rank, &seen);
+}
+
 static void take_over(struct gf_coordinator *c, const struct control_standing *of)
 {
     c->number = of->generation;
@@ -98,10 +118,7 @@ static void take_over(struct gf_coordinator *c, const struct control_standing *o
     gf_coordinator_enter(c, GF_COORDINATOR_RUN);
     gf_coordinator_failure_check(c);
     others_tell(c);
-    bool is_fault_of_this =
-        c->is_fault_pending && (c->seen_in == c->number) && (c->seen_by < c->world);
-    if (is_fault_of_this && (c->state == GF_COORDINATOR_RUN))
-        gf_coordinator_inquire(c, c->seen_by, &c->seen);
+    faults_hear(c);
     /* Who had closed before said so to this coordinator, which could not tell it yet. */
     for (uint32_t rank = 0; rank < c->world; rank++) {
         const struct control_row *row = &c->rows[c->rank_ids[rank]];
