@@ -77,7 +77,7 @@ PLANTED = {  # a defect, after the number of its rule in the contract: its file 
         ["edges", ("(row->edges == 0) || !control_may_be_cut(c, c->rank_ids[a])", "row->edges == 0"),
          ("if (host_has > most) {", "if (false) {")],
     "9: a rank that died is awaited at the end":
-        ["finding", ("if (control_is_awaited(row) || may_return) return false;",
+        ["finding", ("if (control_is_awaited(row)) return false;",
                      "if (row->member && (row->said != CONTROL_SAID_BYE)) return false;")],
 }
 TOKEN = re.compile(r"""(?P<skip>/\*.*?\*/|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|^\s*\#(?:[^\n]*\\\n)*[^\n]*)

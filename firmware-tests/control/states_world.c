@@ -805,7 +805,7 @@ static uint64_t row_hash(uint64_t hash, const struct control_row *row, uint64_t 
                               row->member_process,
                               row->stood.generation,
                               row->stood.list_hash,
-                              row->has_failed,
+                              row->failed,
                               row->rank,
                               row->said,
                               row->progress.steps,

@@ -256,31 +256,6 @@ TEST(the_host_that_has_closed_waits_for_nobody_that_is_silent)
     }
 }
 
-/* .. nor does the job end for those that were reset, and dial again before that. */
-TEST(who_was_reset_is_awaited_by_those_that_have_closed)
-{
-    for (uint32_t hosted = 0; hosted < 2; hosted++) {
-        hosted ? control_world_open_hosted(&world, 3, 1, 0) : control_world_open(&world, 3, 1);
-        control_world_quiet(&world, SECOND);
-        gf_member_bye(world.procs[0].member);
-        control_world_quiet(&world, 20 * CONTROL_MS);
-        for (uint32_t i = 1; i < 3; i++) control_world_reset(&world, i);
-        for (uint32_t i = 0; i < 3; i++) control_world_turn(&world, i);
-        for (uint32_t i = 1; i < 3; i++) world.procs[i].stopped = true;
-        control_world_quiet(&world, 3 * SECOND);
-        for (uint32_t i = 1; i < 3; i++) world.procs[i].stopped = false;
-        control_world_quiet(&world, 5 * SECOND);
-        for (uint32_t i = 1; i < 3; i++) {
-            assert_int_equal(control_world_state(&world, i), GF_MEMBER_WORKS);
-            gf_member_bye(world.procs[i].member);
-        }
-        control_world_quiet(&world, SECOND);
-        for (uint32_t i = 0; i < 3; i++)
-            assert_int_equal(control_world_state(&world, i), GF_MEMBER_GONE);
-        control_world_close(&world);
-    }
-}
-
 TEST(who_has_closed_is_blamed_in_its_own_generation_only)
 {
     struct gf_coordinator_status status;

@@ -77,7 +77,7 @@ static void standing_take(struct control_row *row, const struct control_offer *o
     bool bye = (offer->standing.said == CONTROL_SAID_BYE);
     if (offer->standing.generation < row->stood.generation) return;
     if (row->member_process != offer->process) row->closes = row->gives_up = false;
-    row->has_failed = false; /* it says so again */
+    row->failed = 0; /* it says so again */
     row->member_process = offer->process;
     row->stood = offer->standing;
     row->said = works ? CONTROL_SAID_NOTHING : bye ? CONTROL_SAID_BYE : CONTROL_SAID_FAULT;

@@ -110,7 +110,7 @@ struct control_row {
     uint64_t member_process; /* as this process. Before a takeover: the process of this id that was
                               * of the latest generation; the rest is what it has said, */
     struct control_standing stood; /* .. and this is where it stood, */
-    bool has_failed;               /* and it said FAULT to this coordinator */
+    uint64_t failed; /* and after how many steps it said FAULT here, and one more; 0: it did not */
     uint32_t rank;
     control_said said;
     bool comes_in; /* it came with this generation, from outside */
@@ -341,8 +341,6 @@ void gf_coordinator_resets_check(struct gf_coordinator *c);
 bool gf_coordinator_deaths_check(struct gf_coordinator *c);
 /* Where somebody has closed, and nobody else says anything, those are not waited for. */
 void gf_coordinator_silent_leave(struct gf_coordinator *c);
-/* Nothing is heard of it for so long, and it asks for no patience. */
-bool gf_coordinator_says_nothing(const struct gf_coordinator *c, const struct control_row *row);
 
 /* ---- list.c ---- */
 void gf_coordinator_gather_poll(struct gf_coordinator *c);

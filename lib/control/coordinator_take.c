@@ -129,7 +129,7 @@ static void fault_hear(struct gf_coordinator *c, struct control_row *row,
             gf_coordinator_post(row, CONTROL_ERROR);
             return;
         }
-        row->has_failed = true; /* looked at once the generation is taken over */
+        row->failed = seen->step + 1; /* looked at once the generation is taken over */
         c->seen = *seen;
         c->seen_by = row->stood.rank;
         c->seen_in = row->stood.generation;

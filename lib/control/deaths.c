@@ -90,25 +90,21 @@ bool gf_coordinator_deaths_check(struct gf_coordinator *c)
     return true;
 }
 
-bool gf_coordinator_says_nothing(const struct gf_coordinator *c, const struct control_row *row)
-{
-    uint64_t most_ns = c->terms.exchange_timeout_ns;
-    if (most_ns < CONTROL_SILENCE_NS) most_ns = CONTROL_SILENCE_NS;
-    return (c->now_ns - row->heard_ns >= most_ns) && (c->now_ns >= row->patience_ns);
-}
-
 /* Who has closed waits for the others: the host of the coordinator also for those of generations
  * that began after it closed. Where none of them says anything they are not waited for: each is
  * stopped, or computes for longer than an exchange may take and needs nobody. */
 void gf_coordinator_silent_leave(struct gf_coordinator *c)
 {
+    uint64_t most_ns = c->terms.exchange_timeout_ns;
+    if (most_ns < CONTROL_SILENCE_NS) most_ns = CONTROL_SILENCE_NS;
     if (gf_coordinator_closed(c, 0, c->setup.id_count) == 0) return;
     for (uint32_t cuts = 0; cuts < 2; cuts++) /* first: is it so of all of them? */
         for (uint32_t rank = 0; rank < c->world; rank++) {
             struct control_row *row = &c->rows[c->rank_ids[rank]];
             char name[CONTROL_NAME_BYTES];
             if (!control_is_awaited(row)) continue;
-            if (!gf_coordinator_says_nothing(c, row)) return;
+            bool silent = (c->now_ns - row->heard_ns >= most_ns) && (c->now_ns >= row->patience_ns);
+            if (!silent) return;
             if (cuts == 0) continue;
             row->cut = true;
             gf_log_line(&c->setup.log, GF_LOG_WARN,

@@ -51,15 +51,15 @@ void gf_coordinator_end_job(struct gf_coordinator *c, gf_status code, uint32_t r
     gf_coordinator_decide(c, &error, true);
 }
 
-/* Each member that lives has closed in good order. One that was reset may dial again. */
+/* Each member that lives has closed in good order. Who was reset and has not dialled again is not
+ * waited for: at the end of a job that is a process that has ended with words unread. */
 bool gf_coordinator_end_if_closed(struct gf_coordinator *c)
 {
     if (!control_has_begun(c) || (gf_coordinator_closed(c, 0, c->setup.id_count) == 0))
         return false;
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         const struct control_row *row = &c->rows[id];
-        bool may_return = control_may_return(row) && !gf_coordinator_says_nothing(c, row);
-        if (control_is_awaited(row) || may_return) return false;
+        if (control_is_awaited(row)) return false;
     }
     c->is_well = true;
     gf_coordinator_end_job(c, GF_ERR_STATE, GF_RANK_NONE, "the job has ended");

@@ -88,12 +88,13 @@ static void faults_hear(struct gf_coordinator *c)
     for (uint32_t rank = 0; rank < c->world; rank++) {
         const struct control_row *row = &c->rows[c->rank_ids[rank]];
         bool is_last = (c->seen_in == c->number) && (c->seen_by == rank);
-        if (control_is_member(row) && row->has_failed && ((by == NULL) || is_last)) by = row;
+        if (control_is_member(row) && (row->failed != 0) && ((by == NULL) || is_last)) by = row;
     }
     if ((by == NULL) || (c->state != GF_COORDINATOR_RUN)) return;
     struct gf_error seen = c->seen;
     if ((c->seen_in != c->number) || (c->seen_by != by->rank)) {
         seen = gf_coordinator_error(c, GF_ERR_TIMEOUT, GF_RANK_NONE);
+        seen.step = by->failed - 1;
         (void)snprintf(seen.text, sizeof seen.text,
                        "it failed before the coordinator was begun anew");
     }
