@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #define STATES_LEFT_MAX 7u
 #define DEPTH 4000u /* of a schedule that is searched whole; another's is its deviations */
@@ -22,9 +23,11 @@ static uint64_t *seen; /* hash, the lowest byte: deviations left + 1 */
 
 static void seen_clear(void)
 {
-    free(seen);
-    seen = calloc(UINT64_C(1) << states_seen_bits, sizeof *seen);
-    if (seen == NULL) abort();
+    size_t bytes = sizeof *seen << states_seen_bits; /* which a program sets once */
+    if (seen != NULL) (void)munmap(seen, bytes);
+    seen = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (seen == MAP_FAILED) abort();
+    (void)madvise(seen, bytes, MADV_HUGEPAGE); /* it is read all over */
 }
 
 /* True: it is seen with as many left; else it is noted. Where the table is full of others the
