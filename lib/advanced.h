@@ -125,7 +125,8 @@ struct gf_stats {
     float loss_scale;
     /* The rank that cost the others most in this generation, by the vote of each step, the same on
      * all ranks: it declared its last tensor last, counted from the vote before; or, where that was
-     * longer, it did not poll after it (for 25 ms or more). GF_RANK_NONE before the first step */
+     * longer, it did not poll after it (for 25 ms or more). Where ranks meet in a request between
+     * two steps, what they wait for there is left out. GF_RANK_NONE before the first step */
     uint32_t slowest_peer;
     uint32_t slowest_share_percent; /* of the steps */
     uint64_t slowest_late_ns;       /* how much later than the first it was, in all */

@@ -107,8 +107,13 @@ slowest_is() {
     [ "$n_" -ge 2 ] || bad "gf_stats names: $(grep -h -o 'slowest: .*' "$work"/*.log | tr '\n' ' ')"
     said "$(grep -h -o 'slowest: .*' "$(log_of 0)")"
 }
+# Not near a checkpoint: there ranks agree by a request, which gf_stats leaves out.
 pause() { signal 2 STOP; sleep 2; signal 2 CONT; }
-case_tcp_pause() { PROGRAM=$tests/program_faulty_train disturbed pause; slowest_is 2 1900; }
+case_tcp_pause() {
+    goes_on="--steps 400 --checkpoint-every 100"
+    PROGRAM=$tests/program_faulty_train disturbed pause
+    slowest_is 2 1900
+}
 cut_and_back() { net_cable 2 down; sleep 0.5; net_cable 2 up; }
 case_tcp_cut_and_back() { disturbed cut_and_back; }
 slow_link() { net_shape 2 10mbit; }
