@@ -43,8 +43,9 @@ job() { # CUT
     mend
     case $1 in
     *_way)
-        named=$(sed -n 's/.*what rank \([0-9]\) [^;]*sends to rank \([0-9]\).*/\1 \2/p' "$scratch/log.0" |
-            head -n 1)
+        named=$(sed -n -e 's/.*what rank \([0-9]\) [^;]*sends to rank \([0-9]\).*/\1 \2/p' \
+            -e 's/.*the connection of rank \([0-9]\) [^;]* and rank \([0-9]\) [^;]*ended: .*/\1 \2/p' \
+            "$scratch/log.0" | head -n 1)
         case $named in "2 3" | "3 2") ;; *) echo "named: $named"; show; return 1 ;; esac
         for rank in 0 1; do said_by $rank "^end: 3 ranks" || { show; return 1; }; done ;;
     *) for rank in 0 1 2 3; do said_by $rank "^end: 4 ranks" || { show; return 1; }; done
