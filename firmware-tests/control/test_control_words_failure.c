@@ -480,3 +480,15 @@ TEST(who_has_not_heard_the_finding_is_awaited_for_a_moment)
     assert_int_equal(words.polled, GF_ERR_PEER);
     control_world_close(&words.world);
 }
+
+/* .. but one that has ended dials no more, though it never heard why. */
+TEST(who_has_ended_is_not_awaited_once_a_join_has_failed)
+{
+    words_open(2, 2, false);
+    words_all_listed(2);
+    words_dies(1);
+    words_heard(0, "error -7 in join peer 1 step 0: rank 1 died while ranks were joining: ended");
+    words_turn();
+    assert_int_equal(words.polled, GF_ERR_PEER);
+    control_world_close(&words.world);
+}

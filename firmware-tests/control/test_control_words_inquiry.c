@@ -568,3 +568,62 @@ TEST(who_is_listed_hears_no_finding_that_had_no_room)
     words_heard(1, "");
     control_world_close(&words.world);
 }
+
+TEST(ranks_that_do_not_answer_are_counted)
+{
+    words_all_begun(4, 4, true);
+    words_say_fault(0, 1);
+    words_turn();
+    words_say_position(0, 1, 1);
+    words_say_position(1, 1, 1);
+    words_spend(800 * CONTROL_MS);
+    words_found("rank 2 does not answer (asked 0.8 s ago): it is stopped or does not poll; last "
+                "heard of 0.8 s ago in it has not said where; silent ranks: 2");
+    control_world_close(&words.world);
+}
+
+/* Which end of an edge is to go others may show, which are awaited from when the last edge was
+ * known, and not from when it was asked. */
+TEST(the_first_broken_edge_that_is_known_is_given_time)
+{
+    for (uint32_t ranks = 3; ranks < 5; ranks++) {
+        const uint32_t last = ranks - 1;
+        char text[120];
+        words_all_begun(ranks, ranks, true);
+        words_say_fault(0, 1);
+        words_turn();
+        for (uint32_t id = 0; id < last; id++) words_say_position(id, 1, 1);
+        words_spend(700 * CONTROL_MS);
+        words_say_edges(last, 1, 1, last - 1, 9);
+        words_spend(1450 * CONTROL_MS);
+        assert_int_equal(words.world.coordinator->state, GF_COORDINATOR_INQUIRE);
+        words_spend(100 * CONTROL_MS);
+        assert_int_equal(words.world.coordinator->state, GF_COORDINATOR_REGROUP);
+        (void)snprintf(text, sizeof text,
+                       "the connection between ranks %u and %u is broken: no step ends; rank %u is "
+                       "to go",
+                       last - 1, last, last);
+        words_found(text);
+        control_world_close(&words.world);
+    }
+}
+
+/* .. but for 3 s in all, though edges come one after the other. */
+TEST(broken_edges_that_come_one_after_the_other_are_awaited_for_three_seconds)
+{
+    words_all_begun(6, 6, true);
+    words_say_fault(0, 1);
+    words_turn();
+    for (uint32_t id = 0; id < 5; id++) words_say_position(id, 1, 1);
+    words_say_edges(5, 1, 1, 4, 9);
+    words_spend(1200 * CONTROL_MS);
+    words_say_edges(3, 1, words.world.coordinator->inquiry, 2, 9);
+    words_spend(1200 * CONTROL_MS);
+    words_say_edges(1, 1, words.world.coordinator->inquiry, 0, 9);
+    words_spend(550 * CONTROL_MS);
+    assert_int_equal(words.world.coordinator->state, GF_COORDINATOR_INQUIRE);
+    words_spend(100 * CONTROL_MS);
+    assert_int_equal(words.world.coordinator->state, GF_COORDINATOR_REGROUP);
+    words_found("and 2 more is to go");
+    control_world_close(&words.world);
+}

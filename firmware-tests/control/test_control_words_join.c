@@ -91,6 +91,56 @@ TEST(an_id_is_of_one_process)
     control_world_close(&words.world);
 }
 
+/* It may dial again, and has its id for as long as a connection may be without a word. */
+TEST(an_id_is_kept_for_a_moment_for_a_process_whose_connection_broke)
+{
+    words_all_begun(3, 4, true);
+    words_come(3);
+    words_spend(2 * SECOND);
+    words_breaks(3);
+    words.peers[4].offer = words.peers[3].offer;
+    words.peers[4].offer.process = 700;
+    words_spend(900 * CONTROL_MS);
+    words_come(4);
+    words_heard(4, "refused -2 peer -1 may retry: rank 3 is in use by another process of t; ended");
+    words_spend(100 * CONTROL_MS);
+    words_come(4);
+    words_heard(4, "waiting 1");
+    control_world_close(&words.world);
+}
+
+/* It was given other things than the job, and ends: its id is for the next one at once. */
+TEST(the_id_of_a_process_that_was_refused_is_free)
+{
+    words_all_begun(3, 4, true);
+    words_come(3);
+    words_breaks(3);
+    words.peers[4].offer = words.peers[3].offer;
+    words.peers[4].offer.process = 700;
+    words.peers[4].offer.rejoins = true;
+    words.peers[4].offer.values.tensors_hash = 5;
+    words_come(4);
+    words_heard(4, "refused -8 peer -1: tensor tables differ in names, sizes, fl; ended");
+    words.peers[5].offer = words.peers[3].offer;
+    words.peers[5].offer.process = 701;
+    words_come(5);
+    words_heard(5, "waiting 1");
+    control_world_close(&words.world);
+}
+
+/* Processes whose link shares nothing name no node: that is not one node for all. */
+TEST(processes_that_name_no_node_have_the_network_of_their_link)
+{
+    words_open(2, 2, true);
+    for (uint32_t id = 0; id < 2; id++) {
+        words.peers[id].offer.values.node = 0;
+        words.peers[id].offer.values.network = GF_NETWORK_LINK;
+    }
+    words_all_listed(2);
+    assert_int_equal(words.world.coordinator->network, GF_NETWORK_LINK);
+    control_world_close(&words.world);
+}
+
 TEST(a_second_process_is_logged_once)
 {
     static char said[4096];
@@ -166,15 +216,19 @@ TEST(times_that_no_clock_counts_are_refused)
 
 TEST(words_that_nobody_may_say_close_the_connection)
 {
-    for (uint32_t how = 0; how < 4; how++) {
+    struct control_fault no_fault = {
+        .error = {.code = GF_OK, .peer = GF_RANK_NONE, .tensor = GF_TENSOR_NONE}};
+    for (uint32_t how = 0; how < 6; how++) {
         words_all_begun(2, 2, true);
         const struct gf_channel_driver *driver = words.peers[1].channel->driver;
         if (how == 0) words_say_status(1, 2, 5, 0); /* of a generation to come */
         if (how == 1) (void)driver->send(words.peers[1].channel, 0, CONTROL_GO, "\1\0\0\0", 4);
         if (how == 2) control_words_endpoint(&words.peers[1], 7, 1); /* of no list: not looked at */
         if (how == 3) (void)driver->send(words.peers[1].channel, 0, CONTROL_OFFER, "abc", 3);
+        if (how == 4) (void)driver->send(words.peers[1].channel, 0, CONTROL_FAULT, "\1\0\0\0", 4);
+        if (how == 5) control_words_fault(&words.peers[1], 1, &no_fault);
         words_turn();
-        words_heard(1, (how < 2) ? "ended" : "");
+        words_heard(1, ((how < 2) || (how > 3)) ? "ended" : "");
         words_heard(0, "");
         control_world_close(&words.world);
     }
@@ -263,6 +317,18 @@ TEST(who_closes_before_all_have_joined_is_named_where_nobody_may_come_in_its_pla
         assert_int_equal(words.world.coordinator->state, GF_COORDINATOR_OVER);
         control_world_close(&words.world);
     }
+}
+
+/* .. and hears that it may go, where one may come in its place. */
+TEST(who_closes_before_all_have_joined_hears_that_it_may_go)
+{
+    words_open(3, 3, true);
+    words_come(1);
+    words_heard(1, "waiting 0");
+    control_words_bye(&words.peers[1], 0, 0);
+    words_turn();
+    words_heard(1, "all gone");
+    control_world_close(&words.world);
 }
 
 /* Pieces of an endpoint of 16 bytes at most; the second one where `first` is right. */

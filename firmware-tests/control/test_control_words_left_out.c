@@ -148,10 +148,11 @@ TEST(a_word_of_one_that_was_left_out_is_whole)
     control_world_close(&words.world);
 }
 
-/* It has a part of GO, or none of it, as the generation after that begins without it. */
+/* It has a part of GO, or none of it, as the generation after that begins without it. Its
+ * connection is no longer its own: who comes next, and has it, hears nothing of that. */
 TEST(who_has_not_read_go_and_is_left_out_begins_anew)
 {
-    words_open(3, 3, true);
+    words_open(3, 4, true);
     words_all_listed(3);
     words_spend(1010 * CONTROL_MS);
     (void)control_words_heard(words.peers[0].channel);
@@ -180,6 +181,10 @@ TEST(who_has_not_read_go_and_is_left_out_begins_anew)
     words_heard(1, "list 2 rank 1 of 2");
     words_two_endpoints(2, 0, 1);
     words_heard(2, "waiting 0; ended");
+    words.world.room = 0;
+    words_come(3);
+    words_turn();
+    words_heard(3, "waiting 1");
     control_world_close(&words.world);
 }
 
@@ -287,4 +292,27 @@ TEST(who_is_late_on_a_list_is_left_out)
         assert_int_equal(gf_coordinator_joiner_count(words.world.coordinator), late != 3);
         control_world_close(&words.world);
     }
+}
+
+/* An endpoint is awaited for a quarter of join_timeout, where that is longer than a broken
+ * connection is. */
+TEST(who_owes_its_endpoint_is_left_out_after_a_quarter_of_the_join_timeout)
+{
+    words_open(4, 4, true);
+    for (uint32_t id = 0; id < 4; id++) words.peers[id].offer.terms.join_timeout_ns = 40 * SECOND;
+    words_all_listed(4);
+    for (uint32_t id = 0; id < 4; id++) control_words_endpoint(&words.peers[id], 1, id);
+    words_turn();
+    words_dies(3);
+    for (uint32_t id = 0; id < 3; id++) words_say_ready(id, 1, 5, false, false);
+    words_turn();
+    words_discard();
+    words_two_endpoints(2, 0, 1);
+    words_spend(9950 * CONTROL_MS);
+    assert_int_equal(words.world.coordinator->next, 2);
+    words_spend(50 * CONTROL_MS);
+    assert_int_equal(words.world.coordinator->next, 3);
+    assert_int_equal(words.world.coordinator->next_world, 2);
+    words_discard();
+    control_world_close(&words.world);
 }

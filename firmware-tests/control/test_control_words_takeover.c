@@ -306,3 +306,36 @@ TEST(a_takeover_that_fails_names_the_first_that_is_missing)
         control_world_close(&words.world);
     }
 }
+
+/* Rank 1 failed in step 7, and its connections to rank 0 are broken. Where a process of another
+ * generation failed after it, what that one said is not told of rank 1: its step is. */
+TEST(a_failure_before_a_takeover_keeps_its_step_and_its_own_words)
+{
+    for (uint32_t another = 0; another < 2; another++) {
+        struct control_fault fault = {.error = {.code = GF_ERR_LINK,
+                                                .step = 7,
+                                                .peer = GF_RANK_NONE,
+                                                .tensor = GF_TENSOR_NONE,
+                                                .text = "the cable is out"}};
+        take_over_begin_of(4);
+        words.peers[3].offer.standing = words.peers[2].offer.standing;
+        words.peers[3].offer.standing.generation = words.peers[3].offer.standing.listed = 5;
+        words_come(1);
+        words_come(3);
+        control_words_fault(&words.peers[1], 4, &fault);
+        words_turn();
+        if (another == 1) words_say_fault(3, 5);
+        words_come(0);
+        words_come(2);
+        words_say_edges(0, 4, 1, 1, 9);
+        words_say_edges(1, 4, 1, 0, 9);
+        words_say_position(2, 4, 1);
+        words_spend(1600 * CONTROL_MS);
+        words_found((another == 1) ? "the connection between ranks 0 and 1 is broken: it failed "
+                                     "before the coordinator was begun anew; rank 1 is to go"
+                                   : "the connection between ranks 0 and 1 is broken: the cable "
+                                     "is out; rank 1 is to go");
+        assert_int_equal(words.world.coordinator->error.step, 7);
+        control_world_close(&words.world);
+    }
+}
