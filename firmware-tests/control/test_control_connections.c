@@ -124,8 +124,7 @@ TEST(who_was_reset_and_dials_too_late_comes_in_again)
     control_world_quiet(&world, 3 * SECOND);
     assert_null(world.broken);
     assert_int_equal(world.procs[0].number, 2);
-    world.procs[2].stopped = false;
-    world.procs[2].now_ns = world.now_ns;
+    control_wake(&world, 2);
     control_world_quiet(&world, 2 * SECOND);
     control_all_work(&world, 3);
     assert_int_equal(world.procs[2].number, 3);
@@ -143,18 +142,6 @@ TEST(all_that_were_reset_and_dial_too_late_go_on)
     control_world_quiet(&world, 14 * SECOND);
     control_all_work(&world, 3);
     control_world_close(&world);
-}
-
-/* No step ends, and nobody says FAULT. */
-static void all_compute(uint64_t for_ns)
-{
-    for (uint64_t spent_ns = 0; spent_ns < for_ns; spent_ns += 100 * CONTROL_MS) {
-        for (uint32_t i = 0; i < world.proc_count; i++) {
-            world.procs[i].hangs = true;
-            world.procs[i].stuck_ns = world.procs[i].now_ns;
-        }
-        control_world_quiet(&world, 100 * CONTROL_MS);
-    }
 }
 
 /* Its kernel gave the connection up while it computed, and it dials once it polls. */
@@ -188,9 +175,9 @@ static void outage_row_run(const struct outage_row *row)
     control_world_quiet(&world, SECOND);
     world.coordinator->terms.exchange_timeout_ns = 6 * SECOND;
     world.is_stopped = row->is_unpolled;
-    if (row->is_heard_first) all_compute(200 * CONTROL_MS);
+    if (row->is_heard_first) control_all_compute(&world, 200 * CONTROL_MS);
     outage_computes(row->computes, true);
-    all_compute(1500 * CONTROL_MS); /* longer than keepalive */
+    control_all_compute(&world, 1500 * CONTROL_MS); /* longer than keepalive */
     world.is_stopped = false;
     if (row->is_left_out) {
         gf_coordinator_away(world.coordinator, 1400 * CONTROL_MS);
@@ -199,13 +186,13 @@ static void outage_row_run(const struct outage_row *row)
     if (row->is_heard_first) control_world_coordinate(&world);
     for (uint32_t i = 0; i < world.proc_count; i++)
         if ((row->computes & (1u << i)) != 0) control_world_reset(&world, i);
-    all_compute(3 * SECOND);
+    control_all_compute(&world, 3 * SECOND);
     gf_coordinator_status(world.coordinator, &status);
     if ((status.error.code != GF_OK) ||
         (status.here != 3 - (uint32_t)__builtin_popcount(row->computes)))
         fail_msg("%s: %u are here: %s", row->name, status.here, status.error.text);
     outage_computes(row->computes, false);
-    all_compute(SECOND);
+    control_all_compute(&world, SECOND);
     gf_coordinator_status(world.coordinator, &status);
     if ((status.error.code != GF_OK) || (status.here != 3) || (status.generation != 1))
         fail_msg("%s: %u are here in the end: %s", row->name, status.here, status.error.text);
@@ -237,8 +224,7 @@ TEST(a_process_that_was_stopped_comes_in_again)
     control_world_quiet(&world, 8 * SECOND);
     assert_null(world.broken);
     assert_int_equal(world.procs[0].number, 2);
-    world.procs[1].stopped = false;
-    world.procs[1].now_ns = world.now_ns;
+    control_wake(&world, 1);
     control_world_quiet(&world, 2 * SECOND);
     control_all_work(&world, 3);
     assert_int_equal(world.procs[1].number, 3);
@@ -253,8 +239,7 @@ TEST(a_process_that_was_stopped_tries_again_before_it_ends)
     control_world_turn(&world, 1);
     world.procs[1].stopped = true;
     control_world_quiet(&world, 10 * SECOND);
-    world.procs[1].stopped = false;
-    world.procs[1].now_ns = world.now_ns;
+    control_wake(&world, 1);
     control_world_quiet(&world, 8 * SECOND);
     control_all_work(&world, 3);
     control_world_close(&world);

@@ -149,8 +149,7 @@ TEST(a_coordinator_that_was_stopped_in_a_regroup_leaves_nobody_out_on_waking)
     for (uint32_t i = 0; i < 600; i++) control_world_turn(&world, 0);
     world.now_ns += 3 * SECOND;
     control_world_coordinate(&world);
-    world.procs[1].stopped = false;
-    world.procs[1].now_ns = world.now_ns;
+    control_wake(&world, 1);
     control_world_quiet(&world, SECOND);
     control_all_work(&world, 2);
     assert_int_equal(world.procs[0].number, 2);

@@ -317,8 +317,7 @@ TEST(a_first_list_is_of_all_ranks)
     (void)control_world_start(&world, 1, true);
     control_world_quiet(&world, 4 * SECOND);
     assert_int_equal(world.procs[0].number, 0);
-    world.procs[2].stopped = false;
-    world.procs[2].now_ns = world.now_ns;
+    control_wake(&world, 2);
     control_world_quiet(&world, 2 * SECOND);
     control_all_work(&world, 3);
     assert_int_equal(world.procs[0].number, 2); /* a number for each list */
@@ -331,8 +330,7 @@ TEST(a_first_list_that_is_given_up_late_is_awaited_once_more)
     control_world_open(&world, 3, 1);
     world.procs[2].stopped = true;
     control_world_quiet(&world, 7 * SECOND);
-    world.procs[2].stopped = false;
-    world.procs[2].now_ns = world.now_ns;
+    control_wake(&world, 2);
     control_wait_for(&world, 2, GF_MEMBER_LISTED);
     control_world_kill(&world, 1);
     control_world_quiet(&world, 4 * SECOND);

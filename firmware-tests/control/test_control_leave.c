@@ -114,8 +114,7 @@ TEST(a_leaver_that_alone_has_weights_and_is_away_is_awaited)
     }
     control_world_quiet(&world, 3500 * CONTROL_MS);
     for (uint32_t i = 0; i < 3; i++) world.procs[i].hangs = false;
-    world.procs[1].stopped = false;
-    world.procs[1].now_ns = world.now_ns;
+    control_wake(&world, 1);
     control_wait_for(&world, 1, GF_MEMBER_GONE); /* a generation later */
     control_world_kill(&world, 1);
     control_world_quiet(&world, SECOND);
@@ -129,8 +128,7 @@ TEST(a_leaver_that_is_away_as_all_others_die_has_left)
     control_world_kill(&world, 0);
     control_world_kill(&world, 2);
     control_world_quiet(&world, 6 * SECOND);
-    world.procs[1].stopped = false;
-    world.procs[1].now_ns = world.now_ns;
+    control_wake(&world, 1);
     control_world_quiet(&world, SECOND);
     assert_int_equal(control_world_state(&world, 1), GF_MEMBER_GONE);
     assert_int_equal(gf_coordinator_poll(world.coordinator, world.now_ns), GF_OK);
@@ -148,8 +146,7 @@ TEST(the_last_leavers_wait_for_none_of_them)
     control_world_quiet(&world, 4 * SECOND);
     assert_int_equal(control_world_state(&world, 0), GF_MEMBER_GONE);
     control_world_kill(&world, 0);
-    world.procs[1].stopped = false;
-    world.procs[1].now_ns = world.now_ns;
+    control_wake(&world, 1);
     control_world_quiet(&world, SECOND);
     assert_int_equal(control_world_state(&world, 1), GF_MEMBER_GONE);
     control_world_close(&world);
@@ -163,8 +160,7 @@ TEST(a_leaver_that_was_silent_stays_where_it_alone_has_weights)
     world.procs[1].stopped = world.procs[1].leaves = true;
     gf_member_fault(world.procs[0].member, &control_stuck, false);
     control_world_quiet(&world, 1500 * CONTROL_MS);
-    world.procs[1].stopped = false;
-    world.procs[1].now_ns = world.now_ns;
+    control_wake(&world, 1);
     control_wait_for(&world, 1, GF_MEMBER_GONE);
     control_world_kill(&world, 1);
     control_world_quiet(&world, SECOND);
@@ -328,8 +324,7 @@ TEST(who_closes_in_the_first_join_ends_no_other_rank_later)
     assert_int_equal(control_world_state(&world, 1), GF_MEMBER_GONE);
     (void)control_world_start(&world, 1, false);
     control_world_kill(&world, 1);
-    world.procs[2].stopped = false;
-    world.procs[2].now_ns = world.now_ns;
+    control_wake(&world, 2);
     control_world_quiet(&world, SECOND);
     control_all_work(&world, 3);
     control_world_close(&world);

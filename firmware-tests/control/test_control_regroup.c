@@ -100,19 +100,13 @@ TEST(a_host_that_never_gets_ready_ends_the_job)
 
 TEST(a_host_that_is_late_on_a_list_is_awaited)
 {
-    struct gf_coordinator_status status = {.state = GF_COORDINATOR_RUN};
     control_world_open_hosted(&world, 3, 1, 0);
     control_world_quiet(&world, SECOND);
     control_world_kill(&world, 2);
-    while (status.state != GF_COORDINATOR_GATHER) {
-        for (uint32_t i = 0; i < 2; i++) control_world_turn(&world, i);
-        control_world_coordinate(&world);
-        gf_coordinator_status(world.coordinator, &status);
-    }
+    control_gather(&world, 2);
     world.procs[0].stopped = true;
     control_world_quiet(&world, 4 * SECOND);
-    world.procs[0].stopped = false;
-    world.procs[0].now_ns = world.now_ns;
+    control_wake(&world, 0);
     control_world_quiet(&world, SECOND);
     control_all_work(&world, 2);
     assert_int_equal(world.procs[0].number, 2);
@@ -122,15 +116,10 @@ TEST(a_host_that_is_late_on_a_list_is_awaited)
 TEST(deaths_one_after_the_other_do_not_keep_all_waiting_for_one_that_is_stopped)
 {
     const uint64_t endpoint_ns = 3 * SECOND; /* so long it is awaited: keepalive and 2 s */
-    struct gf_coordinator_status status = {.state = GF_COORDINATOR_RUN};
     control_world_open(&world, 6, 1);
     control_world_quiet(&world, SECOND);
     control_world_kill(&world, 5);
-    while (status.state != GF_COORDINATOR_GATHER) {
-        for (uint32_t i = 0; i < 5; i++) control_world_turn(&world, i);
-        control_world_coordinate(&world);
-        gf_coordinator_status(world.coordinator, &status);
-    }
+    control_gather(&world, 5);
     world.procs[1].stopped = true;
     for (uint32_t id = 2; id < 5; id++) {
         control_world_quiet(&world, endpoint_ns * 6 / 10);
@@ -178,8 +167,7 @@ static void silent_then_ready(void)
     gf_member_fault(world.procs[0].member, &control_stuck, false);
     while (!world.coordinator->rows[1].out) control_world_quiet(&world, 5 * CONTROL_MS);
     world.procs[0].stopped = world.procs[2].stopped = true;
-    world.procs[1].stopped = false;
-    world.procs[1].now_ns = world.now_ns;
+    control_wake(&world, 1);
     control_world_quiet(&world, 100 * CONTROL_MS);
     assert_int_equal(control_world_state(&world, 1), GF_MEMBER_READY);
 }
@@ -202,15 +190,11 @@ TEST(who_was_left_out_and_is_ready_goes_on_where_all_others_die)
 TEST(who_was_left_out_and_is_ready_goes_on_where_all_others_are_late)
 {
     silent_then_ready();
-    for (uint32_t i = 0; i < 3; i += 2) {
-        world.procs[i].stopped = false;
-        world.procs[i].now_ns = world.now_ns;
-    }
+    for (uint32_t i = 0; i < 3; i += 2) control_wake(&world, i);
     world.procs[1].stopped = true; /* it was heard: it is connected, and READY */
     control_wait_for(&world, 0, GF_MEMBER_LISTED);
     world.procs[0].stopped = world.procs[2].stopped = true;
-    world.procs[1].stopped = false;
-    world.procs[1].now_ns = world.now_ns;
+    control_wake(&world, 1);
     world.procs[1].hangs = false;
     control_world_quiet(&world, 5 * SECOND); /* an endpoint is awaited for 3 s */
     assert_int_equal(world.procs[1].number, 3);
@@ -222,15 +206,11 @@ TEST(who_was_left_out_and_is_ready_goes_on_where_all_others_are_late)
  * join_timeout, and not for ever. */
 TEST(who_is_late_on_each_list_keeps_no_job)
 {
-    struct gf_coordinator_status status = {.state = GF_COORDINATOR_RUN};
+    struct gf_coordinator_status status;
     control_world_open(&world, 3, 1);
     control_world_quiet(&world, SECOND);
     control_world_kill(&world, 2);
-    while (status.state != GF_COORDINATOR_GATHER) {
-        for (uint32_t i = 0; i < 2; i++) control_world_turn(&world, i);
-        control_world_coordinate(&world);
-        gf_coordinator_status(world.coordinator, &status);
-    }
+    control_gather(&world, 2);
     world.procs[0].stopped = true;
     control_world_quiet(&world, 50 * CONTROL_MS); /* rank 1 has its endpoint told */
     world.procs[1].stopped = true;
@@ -249,8 +229,7 @@ TEST(who_alone_holds_whole_weights_and_was_silent_hands_them_over)
     world.procs[1].stopped = true;
     gf_member_fault(world.procs[0].member, &control_stuck, false);
     control_world_quiet(&world, 1500 * CONTROL_MS);
-    world.procs[1].stopped = false;
-    world.procs[1].now_ns = world.now_ns;
+    control_wake(&world, 1);
     control_world_quiet(&world, 14 * SECOND);
     control_all_work(&world, 3);
     control_world_close(&world);

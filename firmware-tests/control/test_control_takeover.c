@@ -73,8 +73,7 @@ TEST(who_was_let_into_a_later_generation_comes_in_after_a_takeover)
     uint32_t last;
     one_is_further_begin(&last);
     control_world_quiet(&world, SECOND);
-    for (uint32_t i = 0; i < 3; i++) world.procs[i].stopped = false;
-    for (uint32_t i = 0; i < 3; i++) world.procs[i].now_ns = world.now_ns;
+    for (uint32_t i = 0; i < 3; i++) control_wake(&world, i);
     control_world_quiet(&world, 800 * CONTROL_MS);
     control_all_work(&world, 4);
     assert_int_equal(world.procs[last].number, 3);
@@ -115,8 +114,7 @@ static void since_row_run(const struct since_row *row)
     control_world_quiet(&world, 10 * CONTROL_MS);
     if (row->again) (void)control_world_start(&world, 1, true);
     control_world_quiet(&world, 300 * CONTROL_MS);
-    world.procs[2].stopped = false;
-    world.procs[2].now_ns = world.now_ns;
+    control_wake(&world, 2);
     control_world_quiet(&world, 6 * SECOND);
     if (control_world_state(&world, 0) != GF_MEMBER_WORKS)
         fail_msg("%s: %s", row->name, gf_member_error(world.procs[0].member)->text);
@@ -139,8 +137,7 @@ TEST(a_generation_of_which_nobody_is_left_is_not_taken_over)
     control_world_coordinator_begin(&world);
     control_world_quiet(&world, 300 * CONTROL_MS);
     control_world_kill_unread(&world, 0);
-    world.procs[1].stopped = false;
-    world.procs[1].now_ns = world.now_ns;
+    control_wake(&world, 1);
     control_world_quiet(&world, 500 * CONTROL_MS);
     control_world_kill(&world, 1);
     for (uint32_t id = 0; id < 2; id++) (void)control_world_start(&world, id, true);
@@ -178,8 +175,7 @@ static void anew_row_run(const struct anew_row *row)
     world.procs[third].stopped = true; /* it dials again in a moment */
     for (uint32_t id = 0; id < 2; id++) fresh[id] = control_world_start(&world, id, row->rejoins);
     control_world_quiet(&world, 1600 * CONTROL_MS);
-    world.procs[third].stopped = false;
-    world.procs[third].now_ns = world.now_ns;
+    control_wake(&world, third);
     control_world_quiet(&world, 14 * SECOND);
     for (uint32_t id = 0; id < 2; id++) {
         const struct gf_error *error = gf_member_error(world.procs[fresh[id]].member);
@@ -364,8 +360,7 @@ TEST(a_generation_is_taken_over_while_the_first_list_is_out)
     for (uint32_t id = 0; id < 2; id++) world.procs[fresh[id]].stopped = true;
     control_world_cut(&world, fresh[1]);
     control_world_quiet(&world, 10 * CONTROL_MS);
-    world.procs[third].stopped = false;
-    world.procs[third].now_ns = world.now_ns;
+    control_wake(&world, third);
     for (uint32_t i = 0; (i < 400) && (world.coordinator->number == 0); i++)
         control_world_quiet(&world, 5 * CONTROL_MS);
     assert_int_equal(world.coordinator->number, number);
@@ -409,8 +404,7 @@ TEST(a_failure_before_a_takeover_is_heard_whoever_fails_last)
     assert_int_equal(world.procs[0].number, 2);
     control_world_coordinator_end(&world);
     for (uint32_t i = 0; i < 3; i++) world.procs[i].hangs = true;
-    world.procs[2].stopped = false;
-    world.procs[2].now_ns = world.now_ns;
+    control_wake(&world, 2);
     for (uint32_t i = 0; i < 3; i++) control_world_turn(&world, i);
     for (uint32_t i = 0; i < 3; i++) gf_member_fault(world.procs[i].member, &control_stuck, false);
     control_world_coordinator_begin(&world);
@@ -418,8 +412,7 @@ TEST(a_failure_before_a_takeover_is_heard_whoever_fails_last)
         true; /* it takes all offers in one poll, that of the generation before last */
     world.procs[2].stopped = true;
     control_world_quiet(&world, 300 * CONTROL_MS);
-    world.procs[2].stopped = false;
-    world.procs[2].now_ns = world.now_ns;
+    control_wake(&world, 2);
     control_world_quiet(&world, 300 * CONTROL_MS);
     world.is_stopped = false;
     for (uint32_t i = 0; i < 3; i++) world.procs[i].hangs = false;
@@ -427,16 +420,6 @@ TEST(a_failure_before_a_takeover_is_heard_whoever_fails_last)
     control_all_work(&world, 3);
     assert_int_equal(world.procs[0].number, 3);
     control_world_close(&world);
-}
-
-/* No step ends, and nobody says FAULT. */
-static void all_compute(uint64_t for_ns)
-{
-    for (uint64_t spent_ns = 0; spent_ns < for_ns; spent_ns += 100 * CONTROL_MS) {
-        for (uint32_t i = 0; i < world.proc_count; i++)
-            world.procs[i].stuck_ns = world.procs[i].now_ns;
-        control_world_quiet(&world, 100 * CONTROL_MS);
-    }
 }
 
 /* Its kernel gave the connection up while it computed, and it dials once it polls. */
@@ -449,18 +432,16 @@ TEST(who_computes_and_is_reset_before_a_takeover_is_awaited)
         for (uint32_t i = 0; i < 3; i++) control_world_turn(&world, i);
         world.procs[2].stopped = true;
         control_world_coordinator_begin(&world);
-        all_compute(300 * CONTROL_MS);
+        control_all_compute(&world, 300 * CONTROL_MS);
         world.coordinator->terms.exchange_timeout_ns = 6 * SECOND;
         world.procs[1].stopped = true;
-        all_compute(1500 * CONTROL_MS);
+        control_all_compute(&world, 1500 * CONTROL_MS);
         control_world_reset(&world, 1);
-        all_compute(100 * CONTROL_MS);
-        world.procs[2].stopped = false;
-        world.procs[2].now_ns = world.now_ns;
-        all_compute(2900 * CONTROL_MS);
-        world.procs[1].stopped = false;
-        world.procs[1].now_ns = world.now_ns;
-        all_compute(2 * SECOND);
+        control_all_compute(&world, 100 * CONTROL_MS);
+        control_wake(&world, 2);
+        control_all_compute(&world, 2900 * CONTROL_MS);
+        control_wake(&world, 1);
+        control_all_compute(&world, 2 * SECOND);
         control_all_work(&world, 3);
         assert_int_equal(world.procs[0].number, 1);
         control_world_close(&world);

@@ -28,21 +28,44 @@ void control_wait_for(struct control_world *world, uint32_t proc, gf_member_stat
     assert_int_equal(control_world_state(world, proc), state);
 }
 
+void control_gather(struct control_world *world, uint32_t procs)
+{
+    struct gf_coordinator_status status = {.state = GF_COORDINATOR_RUN};
+    while (status.state != GF_COORDINATOR_GATHER) {
+        for (uint32_t i = 0; i < procs; i++) control_world_turn(world, i);
+        control_world_coordinate(world);
+        gf_coordinator_status(world->coordinator, &status);
+    }
+}
+
+void control_wake(struct control_world *world, uint32_t proc)
+{
+    world->procs[proc].stopped = false;
+    world->procs[proc].now_ns = world->now_ns;
+}
+
 void control_away(struct control_world *world, uint32_t proc, uint64_t for_ns)
 {
     world->procs[proc].stopped = true;
     control_world_cut(world, proc);
     control_world_quiet(world, for_ns);
-    world->procs[proc].stopped = false;
-    world->procs[proc].now_ns = world->now_ns;
+    control_wake(world, proc);
 }
 
 void control_all_stop(struct control_world *world, uint64_t for_ns)
 {
     for (uint32_t i = 0; i < world->proc_count; i++) world->procs[i].stopped = true;
     control_world_quiet(world, for_ns);
-    for (uint32_t i = 0; i < world->proc_count; i++) {
-        world->procs[i].stopped = false;
-        world->procs[i].now_ns = world->now_ns;
+    for (uint32_t i = 0; i < world->proc_count; i++) control_wake(world, i);
+}
+
+void control_all_compute(struct control_world *world, uint64_t for_ns)
+{
+    for (uint64_t spent_ns = 0; spent_ns < for_ns; spent_ns += 100 * CONTROL_MS) {
+        for (uint32_t i = 0; i < world->proc_count; i++) {
+            world->procs[i].hangs = true;
+            world->procs[i].stuck_ns = world->procs[i].now_ns;
+        }
+        control_world_quiet(world, 100 * CONTROL_MS);
     }
 }

@@ -237,11 +237,6 @@ static inline bool control_is_presumed(const struct control_row *row)
 {
     return control_is_member(row) && (row->process_state == CONTROL_PROCESS_PRESUMED);
 }
-/* .. and would go on with the others. */
-static inline bool control_may_return(const struct control_row *row)
-{
-    return control_is_presumed(row) && !row->cut && (row->said != CONTROL_SAID_BYE);
-}
 static inline control_row_state control_row_state_of(const struct control_row *row)
 {
     static const control_row_state lives[] = {[CONTROL_SAID_NOTHING] = CONTROL_ROW_WORKS,

@@ -56,7 +56,8 @@ static void outs_return(struct gf_coordinator *c)
 static bool may_still_come(const struct gf_coordinator *c, const struct control_row *row,
                            bool leavers)
 {
-    bool may_live = control_is_awaited(row) || control_may_return(row);
+    bool may_live = control_is_awaited(row) ||
+                    (control_is_presumed(row) && !row->cut && (row->said != CONTROL_SAID_BYE));
     bool hands_over = leavers && (row->connection == CONTROL_NONE) && (row->progress.partial == 0);
     return may_live && (row->leaves ? hands_over : !may_be_listed(c, row));
 }
