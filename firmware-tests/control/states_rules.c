@@ -308,7 +308,7 @@ void states_rules_step(void)
     for (uint32_t i = 0; i < states->proc_count; i++) {
         const struct states_proc *proc = &states->procs[i];
         begun = begun || (proc->number != 0);
-        if (!proc->alive || proc->stopped || (states_state(i) >= GF_MEMBER_GONE)) continue;
+        if (!proc->alive || proc->stopped || (states_state(i) >= GF_MEMBER_CLOSING)) continue;
         bool host = states->limits.hosted && (proc->id == 0);
         is_held = is_held || (proc->has_state && !proc->leaves && (!proc->excused || host) &&
                               (proc->number != 0));

@@ -852,7 +852,7 @@ static uint64_t coordinator_hash(void)
                               counts ? span(c->now_ns, c->since_ns) : 0,
                               runs ? 0 : span(c->now_ns, c->left_ns),
                               (c->number == 0) ? span(c->now_ns, 1) << 1 | c->setup.is_first : 0,
-                              within(c->now_ns, c->alive_ns, 2 * SECOND),
+                              within(c->kernel_ns, c->alive_ns, 2 * SECOND),
                               c->number,
                               c->world,
                               c->list_hash,

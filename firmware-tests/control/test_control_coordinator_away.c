@@ -155,3 +155,25 @@ TEST(a_coordinator_that_was_stopped_in_a_regroup_leaves_nobody_out_on_waking)
     assert_int_equal(world.procs[0].number, 2);
     control_world_close(&world);
 }
+
+/* Who waits for it ends after 4 s without a word. A host may leave the time out of the clock that it
+ * gives. */
+TEST(a_coordinator_that_was_stopped_says_at_once_that_it_is_there)
+{
+    for (uint32_t away_ms = 0; away_ms < 4000; away_ms += 3050) {
+        control_world_open(&world, 2, 1);
+        control_world_kill(&world, 1);
+        control_world_quiet(&world, 1200 * CONTROL_MS);
+        world.is_stopped = true;
+        control_world_quiet(&world, 3300 * CONTROL_MS);
+        gf_coordinator_away(world.coordinator, away_ms * CONTROL_MS);
+        for (uint32_t i = 0; i < 200; i++) {
+            control_world_turn(&world, 0);
+            world.now_ns = world.procs[0].now_ns;
+            (void)gf_coordinator_poll(world.coordinator, world.now_ns - away_ms * CONTROL_MS);
+        }
+        assert_int_equal(control_world_state(&world, 0), GF_MEMBER_JOINING);
+        world.is_stopped = false;
+        control_world_close(&world);
+    }
+}

@@ -286,6 +286,67 @@ TEST(who_waits_hears_that_the_job_has_ended_well)
     control_world_close(&world);
 }
 
+/* Rank 0 hosts the coordinator and closes, 1 dies, and 2 goes on alone. Returns a process that waits
+ * to come in. */
+static uint32_t go_on_without_host(void)
+{
+    control_world_open_growing(&world, 3, 1, 4, 0);
+    control_world_quiet(&world, SECOND);
+    for (uint32_t i = 0; i < 3; i++) {
+        world.procs[i].hangs = true;
+        gf_member_report(world.procs[i].member)->step = world.procs[i].steps;
+    }
+    gf_member_bye(world.procs[0].member);
+    control_world_quiet(&world, 20 * CONTROL_MS);
+    control_world_kill(&world, 1);
+    control_wait_for(&world, 2, GF_MEMBER_FAILED);
+    control_wait_for(&world, 2, GF_MEMBER_WORKS);
+    uint32_t waits = control_world_start(&world, 3, false);
+    control_world_quiet(&world, 100 * CONTROL_MS);
+    return waits;
+}
+
+static void lacks_say(void *proc, struct control_edges *edges_out)
+{
+    (void)proc;
+    *edges_out = (struct control_edges){
+        .code = GF_ERR_SYSTEM, .peer = GF_RANK_NONE, .text = "it has no descriptors"};
+}
+
+/* .. and that it has not, where the last generation has ended after its host closed. */
+TEST(who_waits_hears_that_nobody_is_left)
+{
+    for (uint32_t is_cut = 0; is_cut < 2; is_cut++) {
+        uint32_t waits = go_on_without_host();
+        if (is_cut) {
+            world.procs[2].edges = lacks_say;
+            gf_member_fault(world.procs[2].member, &control_stuck, false);
+        } else
+            control_world_kill(&world, 2);
+        control_world_quiet(&world, 200 * CONTROL_MS);
+        assert_int_equal(control_world_state(&world, 0), GF_MEMBER_GONE);
+        assert_int_equal(gf_coordinator_poll(world.coordinator, world.now_ns), GF_ERR_PEER);
+        const struct gf_error *error = gf_member_error(world.procs[waits].member);
+        assert_int_equal(error->code, GF_ERR_PEER);
+        assert_non_null(strstr(error->text, "nobody of the generation under way is left"));
+        control_world_close(&world);
+    }
+}
+
+TEST(who_was_reset_is_awaited_though_the_host_has_closed)
+{
+    (void)go_on_without_host();
+    world.procs[2].stopped = true;
+    control_world_reset(&world, 2);
+    control_world_quiet(&world, 2500 * CONTROL_MS);
+    control_wake(&world, 2);
+    control_world_quiet(&world, SECOND);
+    assert_int_equal(control_world_state(&world, 0), GF_MEMBER_CLOSING);
+    for (uint32_t i = 2; i < 4; i++)
+        assert_int_equal(control_world_state(&world, i), GF_MEMBER_WORKS);
+    control_world_close(&world);
+}
+
 TEST(who_waits_and_closes_costs_nobody_a_deadline)
 {
     control_world_open_growing(&world, 2, 1, 3, GF_RANK_NONE);

@@ -118,6 +118,17 @@ static const struct {
       "deliver 1<c", "deliver 1>c", "deliver 0<c", "deliver 1<c", "crash 0 0",   "deliver 0<c",
       "deliver 1<c", "deliver 0<c", "deliver 1<c", "pass 0 0",    "bye 0 0",     "begin 0 0",
       "pass 0 0",    "deliver 1>c", "deliver 0>c", "cut 0 0"}},
+    /* 0 hosts and has closed, and 1, the one member of the generation after that, gives up while 3
+     * waits */
+    {"who waits hears that nobody is left",
+     {.ids = 2, .id_count = 4, .hosted = true, .starts = 2, .halves = 1, .byes = 1, .gives_up = 2},
+     {"pass 0 0",    "deliver 0>c", "deliver 1>c", "deliver 0<c", "deliver 1<c", "deliver 0>c",
+      "deliver 1<c", "start 3 0",   "deliver 1>c", "deliver 0<c", "bye 0 0",     "deliver 1<c",
+      "deliver 0<c", "deliver 0>c", "deliver 1<c", "deliver 1>c", "deliver 0<c", "deliver 0<c",
+      "deliver 1<c", "deliver 0>c", "deliver 1>c", "deliver 1<c", "deliver 1>c", "deliver 1<c",
+      "deliver 1>c", "deliver 1<c", "deliver 1<c", "pass 0 0",    "deliver 1>c", "half 0 0",
+      "deliver 2>c", "deliver 0>c", "deliver 1<c", "deliver 2<c", "give up 1 0", "deliver 1>c",
+      "deliver 1>c", "deliver 1<c", "deliver 2<c", "deliver 1>c", "deliver 2>c"}},
 };
 
 TEST(schedules_that_broke_a_rule_break_none)

@@ -132,13 +132,14 @@ static void refusals_announce(struct gf_coordinator *c)
         gf_coordinator_post(&c->rows[id], CONTROL_WAITING);
 }
 
-/* Who waits for a word hears that the coordinator is there. */
+/* Who waits for a word hears that the coordinator is there. One that was not polled says so at
+ * once, since for those who wait that time went on. */
 static void alive_say(struct gf_coordinator *c)
 {
     uint32_t waiting = gf_coordinator_joiner_count(c);
     bool changed = (waiting != c->waiting);
-    if (!changed && (c->now_ns - c->alive_ns < CONTROL_ALIVE_NS)) return;
-    c->alive_ns = c->now_ns;
+    if (!changed && (c->kernel_ns - c->alive_ns < CONTROL_ALIVE_NS)) return;
+    c->alive_ns = c->kernel_ns;
     c->waiting = waiting;
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
         struct control_row *row = &c->rows[id];

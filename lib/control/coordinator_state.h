@@ -173,7 +173,7 @@ struct gf_coordinator {
     uint64_t done_ns;   /* the last time that a poll left no events */
     uint64_t since_ns;  /* of the state */
     uint64_t left_ns;   /* when the generation under way ceased to run */
-    uint64_t alive_ns;  /* WAITING was posted to everybody last */
+    uint64_t alive_ns;  /* WAITING was posted to everybody last, as kernels count */
     uint32_t number;    /* of the generation under way; 0: none yet */
     uint32_t world;     /* of it */
     uint64_t list_hash; /* of its list */

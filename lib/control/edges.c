@@ -22,7 +22,7 @@ static bool edge_is_reported(const struct control_row *row, uint32_t peer)
 static uint32_t edges_count(struct gf_coordinator *c, uint32_t of)
 {
     uint32_t other = GF_RANK_NONE;
-    for (uint32_t a = 0; a < c->world; a++) c->rows[c->rank_ids[a]].edges = 0;
+    for (uint32_t id = 0; id < c->setup.id_count; id++) c->rows[id].edges = 0; /* of all */
     for (uint32_t a = 0; a < c->world; a++) {
         struct control_row *row_a = &c->rows[c->rank_ids[a]];
         const struct control_edges *reported = &row_a->report.edges;

@@ -51,6 +51,19 @@ void gf_coordinator_end_job(struct gf_coordinator *c, gf_status code, uint32_t r
     gf_coordinator_decide(c, &error, true);
 }
 
+/* Of this generation somebody has closed, or nothing has failed: the host of the coordinator may
+ * have closed in one before it. */
+static bool has_ended_well(const struct gf_coordinator *c)
+{
+    bool failed = (c->error.code != GF_OK);
+    for (uint32_t rank = 0; rank < c->world; rank++) {
+        control_row_state state = control_row_state_of(&c->rows[c->rank_ids[rank]]);
+        if (state == CONTROL_ROW_CLOSED) return true;
+        failed = failed || (state == CONTROL_ROW_DIED);
+    }
+    return !failed;
+}
+
 /* Each member that lives has closed in good order. Who was reset and has not dialled again is not
  * waited for: at the end of a job that is a process that has ended with words unread. */
 bool gf_coordinator_end_if_closed(struct gf_coordinator *c)
@@ -61,6 +74,7 @@ bool gf_coordinator_end_if_closed(struct gf_coordinator *c)
         const struct control_row *row = &c->rows[id];
         if (control_is_awaited(row)) return false;
     }
+    if (!has_ended_well(c)) return false; /* it ends as one that nobody has closed */
     c->is_well = true;
     gf_coordinator_end_job(c, GF_ERR_STATE, GF_RANK_NONE, "the job has ended");
     for (uint32_t id = 0; id < c->setup.id_count; id++) {
