@@ -147,3 +147,37 @@ TEST(survivors_that_were_suspended_in_a_regroup_go_on)
         }
     }
 }
+
+/* ---- the host of the coordinator is stopped, and a rank that joins is not ---- */
+
+static gf_status joins_until(struct world *w, uint32_t rank, void *until_ns)
+{
+    if (gf_sim_now_ns(w->sim) >= *(const uint64_t *)until_ns) return GF_OK;
+    return gf_open_poll(w->ranks[rank].gf);
+}
+
+static void join_for(struct world *w, uint64_t for_ns)
+{
+    uint64_t until_ns = gf_sim_now_ns(w->sim) + for_ns;
+    world_run(w, joins_until, &until_ns);
+}
+
+/* Its rank 0 leaves the stop out of its clock. 4 s without a word would end rank 1. */
+TEST(a_rank_that_joins_outlives_a_stop_of_the_rank_that_hosts_the_coordinator)
+{
+    struct world_setup setup = brief_setup(3);
+    struct world w;
+    setup.config.rendezvous.join_timeout_ns = UINT64_C(60000000000);
+    world_create(&w, &setup);
+    gf_sim_stop(w.sim, 2, true);
+    join_for(&w, UINT64_C(1200000000));
+    gf_sim_stop(w.sim, 0, true);
+    join_for(&w, UINT64_C(3300000000));
+    gf_sim_stop(w.sim, 0, false);
+    join_for(&w, UINT64_C(1500000000));
+    if (w.ranks[1].status != GF_OK) fail_msg("%s", w.ranks[1].log);
+    gf_sim_stop(w.sim, 2, false);
+    world_join(&w);
+    world_expect(&w, GF_OK);
+    world_close(&w);
+}
