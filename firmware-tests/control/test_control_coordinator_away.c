@@ -156,8 +156,8 @@ TEST(a_coordinator_that_was_stopped_in_a_regroup_leaves_nobody_out_on_waking)
     control_world_close(&world);
 }
 
-/* Who waits for it ends after 4 s without a word. A host may leave the time out of the clock that it
- * gives. */
+/* Who waits for it ends after 4 s without a word. A host may leave the time out of the clock that
+ * it gives. */
 TEST(a_coordinator_that_was_stopped_says_at_once_that_it_is_there)
 {
     for (uint32_t away_ms = 0; away_ms < 4000; away_ms += 3050) {

@@ -286,8 +286,8 @@ TEST(who_waits_hears_that_the_job_has_ended_well)
     control_world_close(&world);
 }
 
-/* Rank 0 hosts the coordinator and closes, 1 dies, and 2 goes on alone. Returns a process that waits
- * to come in. */
+/* Rank 0 hosts the coordinator and closes, 1 dies, and 2 goes on alone. Returns a process that
+ * waits to come in. */
 static uint32_t go_on_without_host(void)
 {
     control_world_open_growing(&world, 3, 1, 4, 0);
