@@ -126,7 +126,8 @@ fds_look() {
     for r_ in $up; do
         p_=$(pid_now "$r_")
         [ -n "$p_" ] || continue
-        n_=$(($(ls "/proc/$p_/fd" 2>/dev/null | wc -l) + $(grep -c 'memfd:gradientflow' "/proc/$p_/maps" 2>/dev/null)))
+        maps_=$(grep -c 'memfd:gradientflow' "/proc/$p_/maps" 2>/dev/null) # nothing, if it has ended meanwhile
+        n_=$(($(ls "/proc/$p_/fd" 2>/dev/null | wc -l) + ${maps_:-0}))
         [ $n_ -le $fds_most ] || fds_most=$n_
     done
 }
