@@ -273,8 +273,10 @@ static gf_status job_progress(struct world *w, uint32_t rank, void *arg)
     struct soak_job *job = arg;
     gf_status status = rank_progress(job, rank);
     const gf_context *gf = w->ranks[rank].gf;
-    for (uint32_t other = 0; other < w->world; other++)
+    for (uint32_t other = 0; other < w->world; other++) {
         if (gf_sim_is_dead(w->sim, other)) generation_log_died(&job->generations, other);
+        if (job->ranks[other].stage == SOAK_END) generation_log_gone(&job->generations, other);
+    }
     if (gf_sim_is_dead(w->sim, rank) || (gf == NULL) || (gf->control == NULL)) return status;
     struct generation_seen seen = job->generations.last[rank];
     if (gf_control_generation(gf->control)->number != seen.number) {

@@ -6,7 +6,7 @@
 static struct generation_log generations; /* it is large */
 
 /* What happens, in this order: a process's generation and its members. */
-enum { END = 0, KNOWS, DIES, STARTS };
+enum { END = 0, KNOWS, DIES, GOES, STARTS };
 struct happens {
     int what;
     uint32_t id;
@@ -44,6 +44,16 @@ static const struct row {
       {KNOWS, 0, {2, 1}},
       {STARTS, 1, {0, 0}},
       {KNOWS, 1, {3, 2}}}},
+    {"the_one_that_took_it_on_has_died_and_the_other_has_left",
+     NULL,
+     {{KNOWS, 0, {1, 3}},
+      {KNOWS, 1, {1, 3}},
+      {GOES, 1, {0, 0}},
+      {DIES, 0, {0, 0}},
+      {KNOWS, 3, {2, 9}}}},
+    {"begun_anew_beside_one_that_lives_while_another_has_left",
+     "has nobody of",
+     {{KNOWS, 0, {1, 3}}, {KNOWS, 1, {1, 3}}, {GOES, 1, {0, 0}}, {KNOWS, 3, {2, 8}}}},
     {"a_new_process_comes_in",
      NULL,
      {{KNOWS, 0, {1, 3}},
@@ -62,6 +72,8 @@ TEST(each_rule_can_be_broken)
         for (const struct happens *at = rows[i].all; holds && (at->what != END); at++) {
             if (at->what == DIES)
                 generation_log_died(&generations, at->id);
+            else if (at->what == GOES)
+                generation_log_gone(&generations, at->id);
             else if (at->what == STARTS)
                 generation_log_started(&generations, at->id);
             else

@@ -31,9 +31,15 @@ void generation_log_died(struct generation_log *log, uint32_t id)
     log->dead |= UINT64_C(1) << id;
 }
 
+void generation_log_gone(struct generation_log *log, uint32_t id)
+{
+    log->gone |= UINT64_C(1) << id;
+}
+
 void generation_log_started(struct generation_log *log, uint32_t id)
 {
     log->dead &= ~(UINT64_C(1) << id);
+    log->gone &= ~(UINT64_C(1) << id);
     log->life[id]++;
     log->last[id] = (struct generation_seen){0};
 }
@@ -62,7 +68,7 @@ static bool first_check(struct generation_log *log, const struct generation_seen
     for (uint32_t i = 0; i < log->count; i++) {
         const struct generation_begun *begun = &log->all[i];
         if ((begun->seen.number != before.number) || !runs(log, begun)) continue;
-        lives = true;
+        lives = lives || !is(log->gone, begun->id);
         there = there || is(seen->members, begun->id);
     }
     return there || !lives ||

@@ -6,7 +6,8 @@
  *     its own       a process is a member of the generation that it is in
  *     growing       the generations of a process grow
  *     not anew      a new generation has a member of the newest one before, unless all that began
- *                   that are dead */
+ *                   that are dead, or have ended in order: the one that took it on may die before
+ *                   it begins it */
 #ifndef GENERATION_LOG_H
 #define GENERATION_LOG_H
 
@@ -31,12 +32,14 @@ struct generation_log {
     } all[GENERATION_LOG_MAX];
     uint32_t life[GENERATION_LOG_IDS];
     struct generation_seen last[GENERATION_LOG_IDS]; /* of the process that has the id now */
-    uint64_t dead;   /* processes that have ended and were not started again, a bit each */
+    uint64_t dead;   /* processes that have died and were not started again, a bit each, */
+    uint64_t gone;   /* .. and those that have left, closed or given up */
     char error[200]; /* the first rule that was broken */
 };
 
 void generation_log_open(struct generation_log *log);
 void generation_log_died(struct generation_log *log, uint32_t id);
+void generation_log_gone(struct generation_log *log, uint32_t id);
 void generation_log_started(struct generation_log *log, uint32_t id);
 /* After each turn of a process. False: a rule is broken, log->error says which. */
 bool generation_log_note(struct generation_log *log, uint32_t id,
