@@ -207,24 +207,45 @@ TEST(a_report_with_a_code_of_no_link_is_malformed)
     control_world_close(&words.world);
 }
 
-/* Two answer at once, and one of the questions in `every`, of the first `questions`. */
-static gf_status rank_1_answers(uint32_t questions, uint32_t every)
+/* Two answer at once, and rank 1 the first question, and one in `every` of the first `questions`.
+ * It asks for that patience with its first answer. */
+static gf_status rank_1_is_asked(uint32_t number, uint32_t questions, uint32_t every,
+                                 uint64_t patience_ns)
 {
     struct gf_coordinator_status status = {.state = GF_COORDINATOR_INQUIRE};
-    words_all_begun(3, 3, true);
-    words_say_fault(0, 1);
+    struct control_fault fault = {.error = {.code = GF_ERR_TIMEOUT,
+                                            .peer = GF_RANK_NONE,
+                                            .step = number,
+                                            .tensor = GF_TENSOR_NONE,
+                                            .text = "no step ends"}};
+    control_words_fault(&words.peers[0], number, &fault);
     words_turn();
-    words_say_position(1, 1, 1);
+    const uint32_t before = words.world.coordinator->inquiry - 1;
+    struct control_report first = {.inquiry = before + 1,
+                                   .step = 5,
+                                   .sequence = 9,
+                                   .patience_ns = patience_ns,
+                                   .waits_for = 2,
+                                   .tensor = GF_TENSOR_NONE};
+    control_words_status(&words.peers[1], number, &first);
     for (uint32_t i = 0; (i < 1000) && (status.state == GF_COORDINATOR_INQUIRE); i++) {
         const uint32_t inquiry = words.world.coordinator->inquiry;
-        words_say_position(0, 1, inquiry);
-        words_say_position(2, 1, inquiry);
-        if ((inquiry % every == 0) && (inquiry <= questions)) words_say_position(1, 1, inquiry);
+        const uint32_t question = inquiry - before;
+        words_say_position(0, number, inquiry);
+        words_say_position(2, number, inquiry);
+        if ((question % every == 0) && (question <= questions))
+            words_say_position(1, number, inquiry);
         words_turn();
         words_discard();
         gf_coordinator_status(words.world.coordinator, &status);
     }
     return (status.error.peer == 1) ? GF_OK : GF_AGAIN;
+}
+
+static gf_status rank_1_answers(uint32_t questions, uint32_t every)
+{
+    words_all_begun(3, 3, true);
+    return rank_1_is_asked(1, questions, every, 0);
 }
 
 TEST(who_is_late_in_nearly_all_answers_does_not_poll)
@@ -238,6 +259,29 @@ TEST(who_is_late_in_nearly_all_answers_does_not_poll)
     assert_int_equal(rank_1_answers(9, 1), GF_AGAIN); /* of 24, of which 18 are nearly all */
     control_world_close(&words.world);
     assert_int_equal(rank_1_answers(5, 1), GF_OK);
+    control_world_close(&words.world);
+}
+
+/* A rank was late in two thirds of the rounds of two inquiries each: in neither in nearly all. */
+TEST(late_answers_of_an_inquiry_before_do_not_count)
+{
+    static const uint32_t ids[3] = {0, 1, 2};
+    assert_int_equal(rank_1_answers(9, 1), GF_AGAIN);
+    for (uint32_t id = 0; id < 3; id++) words_say_ready(id, 1, 5, false, false);
+    words_turn();
+    words_all_endpoints(2, ids, 3);
+    assert_int_equal(rank_1_is_asked(2, 9, 1, 0), GF_AGAIN);
+    words_found("ranks wait for each other, and no way is known to be cut (rank 0 asked");
+    assert_false(words.world.coordinator->rows[1].cut);
+    control_world_close(&words.world);
+}
+
+TEST(who_asked_for_patience_is_not_late)
+{
+    words_all_begun(3, 3, true);
+    assert_int_equal(rank_1_is_asked(1, 0, 1, 2 * SECOND), GF_AGAIN);
+    words_found("ranks wait for each other, and no way is known to be cut (rank 0 asked");
+    assert_false(words.world.coordinator->rows[1].cut);
     control_world_close(&words.world);
 }
 
@@ -309,6 +353,30 @@ TEST(who_computes_and_is_behind_is_at_fault)
         assert_int_equal(status.error.operation, GF_OPERATION_ALLREDUCE);
         assert_int_equal(status.error.tensor, row->culprit);
     }
+}
+
+/* It computed in its step, as it said last, and has ended it since: the others stand still. */
+TEST(who_is_ready_is_not_behind)
+{
+    struct gf_coordinator_status status = {.state = GF_COORDINATOR_INQUIRE};
+    struct control_report report = {
+        .step = 5, .sequence = 8, .free_ns = SECOND, .waits_for = GF_RANK_NONE};
+    words_all_begun(3, 4, true);
+    control_words_status(&words.peers[1], 1, &report);
+    words_say_ready(1, 1, 5, true, true);
+    words_say_fault(0, 1);
+    words_turn();
+    for (uint32_t i = 0; (i < 1000) && (status.state == GF_COORDINATOR_INQUIRE); i++) {
+        words_say_position(0, 1, words.world.coordinator->inquiry);
+        words_say_position(2, 1, words.world.coordinator->inquiry);
+        words_turn();
+        words_discard();
+        gf_coordinator_status(words.world.coordinator, &status);
+    }
+    words_found("ranks wait for each other, and no way is known to be cut (rank 0 asked");
+    assert_int_equal(status.error.peer, GF_RANK_NONE);
+    assert_false(words.world.coordinator->rows[1].cut);
+    control_world_close(&words.world);
 }
 
 TEST(who_is_silent_is_told_with_where_it_was)
@@ -421,23 +489,29 @@ TEST(nobody_is_asked_after_a_finding)
     control_world_close(&words.world);
 }
 
-/* Once a link knows something the others have four more rounds for it. */
+/* Once a link knows something the others have four more rounds for it. An edge to a rank that is
+ * not there is no edge, so no further ones are awaited. */
 TEST(an_edge_that_explains_nothing_ends_the_rounds_sooner)
 {
-    struct gf_coordinator_status status = {.state = GF_COORDINATOR_INQUIRE};
-    words_all_begun(3, 4, true);
-    words_say_fault(0, 1);
-    words_turn();
-    for (uint32_t i = 0; (i < 1000) && (status.state == GF_COORDINATOR_INQUIRE); i++) {
-        for (uint32_t rank = 0; rank < 3; rank++)
-            words_say_edges(rank, 1, words.world.coordinator->inquiry, 9, (rank == 2) ? 8 : 9);
+    static const uint32_t nobody[] = {9, 3}; /* three ranks: 3 is the first that is not there */
+    for (uint32_t row = 0; row < LENGTH(nobody); row++) {
+        struct gf_coordinator_status status = {.state = GF_COORDINATOR_INQUIRE};
+        words_all_begun(3, 4, true);
+        words_say_fault(0, 1);
         words_turn();
-        words_discard();
-        gf_coordinator_status(words.world.coordinator, &status);
+        for (uint32_t i = 0; (i < 1000) && (status.state == GF_COORDINATOR_INQUIRE); i++) {
+            for (uint32_t rank = 0; rank < 3; rank++)
+                words_say_edges(rank, 1, words.world.coordinator->inquiry, nobody[row],
+                                (rank == 2) ? 8 : 9);
+            words_turn();
+            words_discard();
+            gf_coordinator_status(words.world.coordinator, &status);
+        }
+        assert_int_equal(words.world.coordinator->inquiry, 6);
+        words_found("ranks wait for each other, and no way is known to be cut (rank 0 asked; 0 for "
+                    "0");
+        control_world_close(&words.world);
     }
-    assert_int_equal(words.world.coordinator->inquiry, 6);
-    words_found("ranks wait for each other, and no way is known to be cut (rank 0 asked; 0 for 0");
-    control_world_close(&words.world);
 }
 
 /* All ranks answer that they wait for nobody, and are as far; `seen` is what rank 1 saw. */

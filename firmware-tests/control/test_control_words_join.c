@@ -128,6 +128,46 @@ TEST(the_id_of_a_process_that_was_refused_is_free)
     control_world_close(&words.world);
 }
 
+/* .. and so is the connection that it had: whoever has it next keeps it. */
+TEST(the_connection_of_a_process_that_was_refused_is_of_the_next_one)
+{
+    struct gf_coordinator_status status;
+    words_all_begun(3, 5, true);
+    words.peers[3].offer.values.tensors_hash = 5;
+    words_come(3);
+    words_heard(3, "refused -8 peer -1: tensor tables differ in names, sizes, fl; ended");
+    gf_coordinator_status(words.world.coordinator, &status);
+    assert_int_equal(status.connected, 3);
+    words_come(4);
+    words_heard(4, "waiting 1");
+    words.peers[5].offer = words.peers[4].offer;
+    words.peers[5].offer.id = 3;
+    words_come(5);
+    words_heard(5, "waiting 2");
+    words_heard(4, "waiting 2");
+    control_world_close(&words.world);
+}
+
+/* It comes in place of a rank that was here: the others are what it must equal, not the one before
+ * it. */
+TEST(who_comes_in_place_of_another_before_the_first_generation_is_compared)
+{
+    words_open(3, 3, true);
+    words_come(0);
+    words_come(1);
+    words_discard();
+    words.peers[3].offer = words.peers[0].offer;
+    words.peers[3].offer.process = 700;
+    words.peers[3].offer.rejoins = true;
+    words.peers[3].offer.values.tensors_hash = 5;
+    words_come(3);
+    words_heard(0, "ended");
+    for (uint32_t id = 1; id < 4; id += 2)
+        words_heard(id, "error -8 in join peer 0 step 0: tensor tables differ in names, sizes, "
+                        "flags, types or order,");
+    control_world_close(&words.world);
+}
+
 /* Processes whose link shares nothing name no node: that is not one node for all. */
 TEST(processes_that_name_no_node_have_the_network_of_their_link)
 {

@@ -138,6 +138,22 @@ TEST(who_was_left_out_and_comes_again_hears_so)
     control_world_close(&words.world);
 }
 
+TEST(who_was_left_out_takes_no_part_until_it_is_ready)
+{
+    struct gf_coordinator_status status;
+    one_is_left_out();
+    gf_coordinator_status(words.world.coordinator, &status);
+    assert_int_equal(status.connected, 3);
+    assert_int_equal(status.here, 2);
+    assert_int_equal(status.present, 2);
+    words_say_ready(2, 1, 5, false, false);
+    words_turn();
+    gf_coordinator_status(words.world.coordinator, &status);
+    assert_int_equal(status.here, 2);
+    assert_int_equal(status.present, 3);
+    control_world_close(&words.world);
+}
+
 TEST(a_word_of_one_that_was_left_out_is_whole)
 {
     one_is_left_out();
@@ -185,6 +201,31 @@ TEST(who_has_not_read_go_and_is_left_out_begins_anew)
     words_come(3);
     words_turn();
     words_heard(3, "waiting 1");
+    control_world_close(&words.world);
+}
+
+/* .. also where its connection broke before GO, and the others go on meanwhile. */
+TEST(who_is_away_before_go_and_is_left_out_comes_in)
+{
+    words_open(3, 4, true);
+    words_all_listed(3);
+    words_spend(1010 * CONTROL_MS); /* WAITING fills its connection */
+    (void)control_words_heard(words.peers[0].channel);
+    (void)control_words_heard(words.peers[1].channel);
+    words.world.room = 1;
+    for (uint32_t id = 0; id < 3; id++) control_words_endpoint(&words.peers[id], 1, id);
+    words_turn();
+    words.world.room = 0;
+    words_breaks(2);
+    words_say_ready(0, 1, 5, true, false);
+    words_say_ready(1, 1, 5, true, false);
+    words_spend(3100 * CONTROL_MS); /* keepalive and 2 s are 3 s */
+    words_discard();
+    words_two_endpoints(2, 0, 1);
+    words_heard(0, "go 2 lead 0 steps 5 pieces 2; waiting 0");
+    words_heard(1, "go 2 lead 0 steps 5 pieces 2; waiting 0");
+    words_come(2);
+    words_heard(2, "waiting 1");
     control_world_close(&words.world);
 }
 
@@ -314,5 +355,28 @@ TEST(who_owes_its_endpoint_is_left_out_after_a_quarter_of_the_join_timeout)
     assert_int_equal(words.world.coordinator->next, 3);
     assert_int_equal(words.world.coordinator->next_world, 2);
     words_discard();
+    control_world_close(&words.world);
+}
+
+/* The job is older than join_timeout, which counts from the failure on. */
+TEST(who_owed_its_endpoint_is_asked_again_where_nobody_else_has_whole_weights)
+{
+    words_all_begun(2, 3, true);
+    words_spend(9 * SECOND);
+    words_come(2);
+    words_say_ready(0, 1, 5, true, false);
+    words_say_ready(1, 1, 5, true, false);
+    words_turn();
+    words_turn();
+    control_words_endpoint(&words.peers[0], 2, 0);
+    control_words_endpoint(&words.peers[2], 2, 2);
+    words_spend(3010 * CONTROL_MS);
+    assert_int_equal(words.world.coordinator->next, 3); /* without rank 1 */
+    assert_int_equal(words.world.coordinator->next_world, 2);
+    words_discard();
+    words_dies(0);
+    words_turn();
+    words_heard(1, "list 4 rank 0 of 2");
+    words_heard(2, "list 4 rank 1 of 2 comes in");
     control_world_close(&words.world);
 }

@@ -214,6 +214,21 @@ TEST(a_takeover_that_fails_says_that_lists_differ)
     control_world_close(&words.world);
 }
 
+/* .. also where all name the same list, and it is not that of these processes. */
+TEST(a_list_of_other_processes_is_not_taken_over)
+{
+    take_over_begin();
+    for (uint32_t id = 0; id < 3; id++) {
+        words.peers[id].offer.standing.list_hash++;
+        words_come(id);
+    }
+    assert_int_equal(words.world.coordinator->number, 0);
+    words_spend(8100 * CONTROL_MS);
+    words_found("the 3 ranks of generation 4 do not say that it is of the same processes. Begin");
+    assert_int_equal(words.world.coordinator->error.peer, GF_RANK_NONE);
+    control_world_close(&words.world);
+}
+
 /* A process that is of no generation gives up beside one whose generation is to be taken over. */
 TEST(a_newcomer_that_gives_up_does_not_wait)
 {
