@@ -323,9 +323,9 @@ gf_status gf_step_poll(gf_context *gf);
 gf_status gf_step_wait(gf_context *gf);
 
 /* True if a value anywhere that was not finite made all ranks drop the step. gf_gradient() is then
- * undefined and gf_update() changes nothing; the loss scale has fallen. With optimizer.clip_norm a
- * norm that is not finite does the same once it is known, in gf_gradient_norm(), gf_gradient_clip()
- * or gf_update(): who updates by itself asks after it.
+ * undefined and gf_update() changes nothing; the loss scale counts a bad step. With
+ * optimizer.clip_norm a norm that is not finite does the same once it is known, in
+ * gf_gradient_norm(), gf_gradient_clip() or gf_update(): who updates by itself asks after it.
  * Valid: after a step. */
 bool gf_step_skipped(const gf_context *gf);
 

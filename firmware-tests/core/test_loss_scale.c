@@ -91,3 +91,36 @@ TEST(a_gradient_whose_scale_was_not_asked_for_is_refused)
         assert_int_equal(gf_step_wait(gf), GF_OK);
     }
 }
+
+/* All gradients are finite and their norm is not, which gf_update() alone finds: for the scale each
+ * such step is a bad one, and never a good one before. */
+TEST(a_norm_beyond_fp32_is_a_bad_step_for_the_loss_scale)
+{
+    static const float after[] = {16, 8, 8, 4, 4}; /* two bad steps in a row lower it */
+    float huge = 1.5e38f;
+    struct world_step bad = {.fill = world_fill_one, .arg = &huge};
+    struct world_setup setup = mixed_setup(2);
+    setup.config.optimizer.kind = GF_OPTIMIZER_SGD;
+    setup.config.optimizer.clip_norm = 1;
+    setup.config.loss_scale.enabled = true;
+    setup.config.loss_scale.initial = 16;
+    setup.config.loss_scale.floor = 4;
+    setup.config.loss_scale.growth_interval = 1; /* a good one would double it */
+    setup.config.loss_scale.hysteresis = 2;
+    WORLD_OPEN(w, &setup);
+    for (size_t i = 0; i < LENGTH(after); i++) {
+        world_step_run(&w, &bad);
+        world_expect(&w, GF_OK);
+        for (uint32_t rank = 0; rank < 2; rank++) {
+            gf_context *gf = w.ranks[rank].gf;
+            assert_false(gf_step_skipped(gf));
+            (void)gf_loss_scale(gf); /* a trainer may ask before it updates */
+            assert_int_equal(gf_update(gf, 0.5f), GF_OK);
+            assert_true(gf_step_skipped(gf));
+            assert_true(gf_loss_scale(gf) == after[i]);
+        }
+    }
+    world_step_run(&w, &bad);
+    for (uint32_t rank = 0; rank < 2; rank++)
+        assert_int_equal(gf_update(w.ranks[rank].gf, 0.5f), GF_ERR_NUMERIC);
+}

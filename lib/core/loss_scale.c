@@ -29,6 +29,7 @@ gf_status gf_scale_step(gf_context *gf, bool skipped)
     float lower;
     if (!config->loss_scale.enabled) return GF_OK;
     if (!skipped) {
+        gf->step.scale_before = gf->loss_scale;
         gf->loss_scale.bad = 0;
         if (++gf->loss_scale.good < config->loss_scale.growth_interval) return GF_OK;
         gf->loss_scale.good = 0;
@@ -47,4 +48,13 @@ gf_status gf_scale_step(gf_context *gf, bool skipped)
     lower = gf->loss_scale.value / config->loss_scale.factor;
     gf->loss_scale.value = (lower > config->loss_scale.floor) ? lower : config->loss_scale.floor;
     return GF_OK;
+}
+
+gf_status gf_scale_drop(gf_context *gf)
+{
+    const float asked = gf->loss_scale.asked; /* it may have been asked for since the step ended */
+    if (!gf->config.loss_scale.enabled) return GF_OK;
+    gf->loss_scale = gf->step.scale_before;
+    gf->loss_scale.asked = asked;
+    return gf_scale_step(gf, true);
 }

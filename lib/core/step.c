@@ -135,7 +135,7 @@ gf_status gf_step_drop(gf_context *gf, double norm)
             (norm > (double)FLT_MAX) ? "not, in fp32"
                                      : "so large that optimizer.clip_norm makes them 0",
             many);
-    return gf_scale_step(gf, true);
+    return gf_scale_drop(gf);
 }
 
 /* GF_OK: the vote is posted; all tensors are declared, exchanged and (of a sparse step) scored. */

@@ -48,12 +48,15 @@ struct gf_step {
     bool update_scales; /* those are all: gf_update() multiplies while it reads them */
     bool norm_known;    /* norm and clip_factor hold (lib/optimizer/clip.c) */
     float norm, clip_factor;
+    struct gf_loss_scale scale_before; /* as it was before it counted this step as a good one */
 };
 
 /* A gradient is declared. GF_ERR_STATE: the program has not asked for the loss scale, so it cannot
  * have multiplied its loss with it. */
 gf_status gf_scale_check(gf_context *gf, const char *call);
 gf_status gf_scale_step(gf_context *gf, bool skipped); /* loss_scale.c: a step has ended */
+/* The step that ended last counted as a good one, and was a bad one. */
+gf_status gf_scale_drop(gf_context *gf);
 /* Skips a whole step that the vote did not skip, on each rank that asks for the norm: the norm is
  * `norm`, to which gradients cannot be clipped. */
 gf_status gf_step_drop(gf_context *gf, double norm);
