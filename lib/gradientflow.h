@@ -365,6 +365,8 @@ gf_status gf_update(gf_context *gf, float learning_rate);
 /* The same said by an appliance whose own optimizer (optimizer.kind none) has applied them to
  * config.state_extra. It looks at no message, so it is GF_OK also where a peer has died since
  * gf_step_wait(): it may as well be said late, as the first call of the library after the update.
+ * Where a call before the update told of a death, and that was ignored, it returns the same error;
+ * the step counts as applied by this rank all the same, and a regroup gives it to the others.
  * From the first byte of state_extra that the update writes until this call make no other call of
  * the library, gf_heartbeat() neither: a failure in between would be regrouped with an update that
  * is half written. Only those that answer without a status (gf_rank(), gf_steps(), gf_rate() ..)

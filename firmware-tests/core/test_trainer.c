@@ -242,6 +242,38 @@ TEST(a_step_is_said_to_be_applied_though_a_peer_has_died_since)
     }
 }
 
+/* Until it has met the death that has happened. */
+static gf_status hears(struct world *w, uint32_t rank, void *arg)
+{
+    (void)arg;
+    if (!gf_sim_runs(w->sim, rank)) return GF_AGAIN;
+    return (gf_heartbeat(w->ranks[rank].gf) < 0) ? GF_OK : GF_AGAIN;
+}
+
+/* A program that ignores what gf_heartbeat() answers updates all the same; one that does not
+ * regroups at once. */
+TEST(who_applies_a_step_after_it_has_met_a_death_is_ahead)
+{
+    static const struct world_step step;
+    for (uint32_t ahead = 0; ahead < 2; ahead++) {
+        struct world_setup setup = setup_of(3);
+        WORLD_OPEN(w, &setup);
+        world_step_ok(&w, &step);
+        gf_sim_kill(w.sim, 2);
+        world_run(&w, hears, NULL);
+        regions_fill(&trainers[ahead], 1);
+        trainers[ahead].weight[7] = 1.0f;
+        assert_int_equal(gf_updated(w.ranks[ahead].gf), GF_ERR_PEER);
+        world_run(&w, world_regroup_progress, NULL);
+        for (uint32_t rank = 0; rank < 2; rank++) {
+            assert_int_equal(w.ranks[rank].status, GF_OK);
+            assert_int_equal(gf_steps(w.ranks[rank].gf), 1);
+            assert_true(trainers[rank].weight[7] == 1.0f);
+        }
+        assert_memory_equal(&trainers[0], &trainers[1], STATE_BYTES);
+    }
+}
+
 TEST(a_skipped_step_that_is_applied_all_the_same_is_told)
 {
     static const struct world_step step = {.fill = fill_nan};

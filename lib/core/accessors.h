@@ -60,6 +60,12 @@ static inline bool gf_may_go_on(const gf_context *gf)
     return (gf->error.code == GF_ERR_PEER) || (gf->error.code == GF_ERR_LINK) ||
            (gf->error.code == GF_ERR_TIMEOUT);
 }
+/* This rank goes on by a regroup, which has not yet asked how far it is: what the program says that
+ * it has written still counts. */
+static inline bool gf_regroup_is_next(const gf_context *gf)
+{
+    return (gf_own(gf) == GF_OK) && (gf->change.state == GF_CHANGE_NONE) && gf_may_go_on(gf);
+}
 /* Where the copy of weight `elem` in optimizer.half_weights lies; 0: there is no copy. */
 static inline gf_mem gf_half_at(const gf_context *gf, uint64_t elem)
 {

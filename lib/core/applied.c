@@ -14,11 +14,22 @@ bool gf_step_is_unapplied(const gf_context *gf)
     return (gf->step.state == GF_STEP_WHOLE) && !gf->step.skipped && gf_has_weights(gf);
 }
 
+/* The program has written it, whatever this rank had met before. A regroup then gives it to those
+ * that have not; if both said the same, each would keep its own. */
+static void applied_after_failure(gf_context *gf)
+{
+    if ((gf->config.optimizer.kind == GF_OPTIMIZER_NONE) && gf_step_is_unapplied(gf))
+        gf->step.state = GF_STEP_UPDATED;
+}
+
 gf_status gf_updated(gf_context *gf)
 {
     GF_COMPUTES();
     gf_status status = gf_enter(gf);
-    if (status < 0) return status;
+    if (status < 0) {
+        if (gf_regroup_is_next(gf)) applied_after_failure(gf);
+        return status;
+    }
     if (gf->config.optimizer.kind != GF_OPTIMIZER_NONE)
         return gf_refuse(gf, GF_ERR_STATE,
                          "gf_updated: optimizer.kind is not none; gf_update() applies the step");
