@@ -1,6 +1,7 @@
 /* A death at each moment of gf_broadcast_weights(), before the first step and after some: all that
  * go on hold one rank's values, whole, whatever the program does after the regroup. Ranks begin
  * with values of their own, and call it at different times. */
+#include "firmware-tests/cuda/late_gpu.h"
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/elastic.h"
 #include "lib/context.h"
@@ -125,7 +126,8 @@ static gf_status before(struct world *w, uint32_t rank)
             (void)gf_heartbeat(gf);
             return GF_AGAIN;
         }
-        if ((gf_rank(gf) == 0) && (gf->error.code == GF_OK))
+        /* also where it has met a death, whose answer was ignored */
+        if (gf_rank(gf) == 0)
             draw(gf, job, (uint16_t)(64u + 16u * job->called + gf_first_rank(gf)));
         job->called++;
         job->changes = gf->change.count;
@@ -285,4 +287,81 @@ TEST(who_is_started_again_before_the_first_step_has_them_too)
             play(0xf, what);
         }
     }
+}
+
+/* ---- the root alone has its values, and has met the death ---- */
+
+static gf_status updates(struct world *w, uint32_t rank, void *arg)
+{
+    (void)arg;
+    return gf_update(w->ranks[rank].gf, RATE);
+}
+
+/* Until it has met the death that has happened. */
+static gf_status hears(struct world *w, uint32_t rank, void *arg)
+{
+    (void)arg;
+    if (!gf_sim_runs(w->sim, rank)) return GF_AGAIN;
+    return (gf_heartbeat(w->ranks[rank].gf) < 0) ? GF_OK : GF_AGAIN;
+}
+
+/* Until rank 1 has; the root is not told, and meets it as it posts. */
+static gf_status one_hears(struct world *w, uint32_t rank, void *arg)
+{
+    return ((rank == 0) && (gf_error_last(w->ranks[1].gf)->code < 0)) ? GF_OK
+           : (rank == 1)                                              ? hears(w, rank, arg)
+                                                                      : GF_AGAIN;
+}
+
+static gf_status root_polls(struct world *w, uint32_t rank, void *arg)
+{
+    (void)arg;
+    if (!gf_sim_runs(w->sim, rank)) return GF_AGAIN;
+    if (rank != 0) return GF_OK;
+    gf_status status = gf_weights_broadcast_poll(w->ranks[0].gf, &jobs[0].broadcast);
+    return (status < 0) ? GF_OK : GF_AGAIN;
+}
+
+enum met { BEFORE_ITS_CALL, BEFORE_ITS_UPDATE, IN_ITS_POST };
+
+static void root_gives(const struct gf_gpu_driver *gpu, enum met met)
+{
+    const struct world_step step = {.order = WORLD_FORWARD};
+    struct world_setup setup = elastic_setup(3);
+    setup.config.optimizer.half_weights = GF_TYPE_BF16;
+    setup.gpu = gpu;
+    if (gpu != NULL) strcpy(setup.config.device.driver, gpu->name);
+    WORLD_OPEN(w, &setup);
+    gf_context *root = w.ranks[0].gf;
+    gf_context *other = w.ranks[1].gf;
+    world_step_ok(&w, &step);
+    if (met != BEFORE_ITS_UPDATE) world_run(&w, updates, NULL);
+    for (uint32_t rank = 0; rank < 3; rank++) world_drain(&w, rank);
+    gf_sim_kill(w.sim, 2);
+    if (met == BEFORE_ITS_UPDATE) assert_int_equal(gf_update(other, RATE), GF_OK);
+    world_run(&w, (met == IN_ITS_POST) ? one_hears : hears, NULL);
+    if (met == BEFORE_ITS_UPDATE) assert_int_equal(gf_update(root, RATE), GF_ERR_PEER);
+    draw(root, &jobs[0], 9);
+    gf_status status = gf_weights_broadcast_begin(root, 0, &jobs[0].broadcast);
+    assert_int_equal(status, (met == IN_ITS_POST) ? GF_AGAIN : GF_ERR_PEER);
+    if (status == GF_AGAIN) world_run(&w, root_polls, NULL);
+    assert_int_equal(gf_broadcast_weights(other, 0), GF_ERR_PEER);
+    world_run(&w, world_regroup_progress, NULL);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        assert_int_equal(w.ranks[rank].status, GF_OK);
+        assert_true(gf_weights_common(w.ranks[rank].gf));
+        world_drain(&w, rank);
+        jobs[rank].small = 9;
+        expect_whole(w.ranks[rank].gf, &jobs[rank]);
+    }
+}
+
+TEST(a_root_that_has_met_a_death_gives_its_values_to_all)
+{
+    memset(jobs, 0, sizeof jobs);
+    for (uint32_t i = 0; i < LENGTH(jobs); i++)
+        for (uint32_t e = 0; e < LENGTH(jobs[i].large); e++) jobs[i].large[e] = 9;
+    for (uint32_t on_device = 0; on_device < 2; on_device++)
+        for (enum met met = BEFORE_ITS_CALL; met <= IN_ITS_POST; met++)
+            root_gives((on_device != 0) ? &late_gpu : NULL, met);
 }

@@ -5,11 +5,12 @@
  * `applied`: the update of a step is one change, each broadcast another; before the first step
  * there is no update.
  *
- * The root counts its broadcast when it begins, the other ranks when they end it. So a rank that
- * has all values is ahead, and the regroup gives its weights to all, which completes the broadcast.
- * If no such rank is left, the call counts as never made. After a step, a rank that was in the
- * broadcast is partial, and gets the weights of a rank that was not. Before the first step there
- * are no such weights: the number is 0 on all ranks, and gf_weights_common() says so. */
+ * The root counts its broadcast when it calls, whatever it has met before; the other ranks when they
+ * end it. So a rank that has all values is ahead, and the regroup gives its weights to all, which
+ * completes the broadcast. If no such rank is left, the call counts as never made. After a step, a
+ * rank that was in the broadcast is partial, and gets the weights of a rank that was not. Before the
+ * first step there are no such weights: the number is 0 on all ranks, and gf_weights_common() says
+ * so. */
 #include "lib/core/weights.h"
 
 #include "lib/core/accessors.h"
@@ -88,12 +89,12 @@ static gf_status broadcast_post(gf_context *gf, struct gf_weights_broadcast *bro
     return GF_AGAIN;
 }
 
-/* All messages of this rank have ended. */
-static gf_status broadcast_end(gf_context *gf, const struct gf_weights_broadcast *broadcast)
+/* This rank has all values, also where it has failed: a regroup that gives them to all gives their
+ * 16-bit copy, too. */
+static gf_status broadcast_count(gf_context *gf)
 {
-    gf_status status;
-    if (gf->rank == broadcast->root) return GF_OK;
-    if ((gf->optimizer.half != 0) && ((status = gf_weights_written(gf)) < 0)) return status;
+    gf_status status = gf_half_refresh(gf);
+    if (status < 0) return status;
     gf->given.torn = gf->given.owed = false;
     gf->given.broadcasts++;
     return GF_OK;
@@ -114,15 +115,36 @@ gf_status gf_weights_broadcast_poll(gf_context *gf, void *arg)
         }
         status = broadcast_post(gf, broadcast);
     }
-    return (status < 0) ? status : broadcast_end(gf, broadcast);
+    if ((status < 0) || (gf->rank == broadcast->root)) return status;
+    return broadcast_count(gf);
 }
 
-static gf_status broadcast_check(gf_context *gf)
+/* May what is known to the library be half written, as an update is under way? */
+static bool may_be_half_written(const gf_context *gf)
+{
+    return (gf->config.state_extra_count > 0) && gf_step_is_unapplied(gf);
+}
+
+/* A failure came before this rank's call: nothing is posted. No other rank gets values, but the
+ * root has written its own, and a regroup gives them to all. */
+static void broadcast_after_failure(gf_context *gf, uint32_t root)
+{
+    const bool between = (gf->step.state == GF_STEP_NONE) || gf_step_is_whole(gf);
+    gf->given.owed = true;
+    if ((gf->rank != root) || !between || !gf_has_weights(gf) || may_be_half_written(gf) ||
+        !gf_regroup_is_next(gf))
+        return;
+    if (broadcast_count(gf) < 0) return; /* the failure is what the call answers */
+    /* gf_update() is refused from here on. Another rank may have made it, and not this call, which
+     * must not count as much. */
+    if (gf->step.state == GF_STEP_WHOLE) gf->step.state = GF_STEP_UPDATED;
+}
+
+static gf_status broadcast_check(gf_context *gf, uint32_t root)
 {
     gf_status status = gf_enter(gf);
     if (status < 0) {
-        /* a failure came first */
-        if ((status != GF_ERR_PARAM) && (status != GF_ERR_STATE)) gf->given.owed = true;
+        if ((status != GF_ERR_PARAM) && (status != GF_ERR_STATE)) broadcast_after_failure(gf, root);
         return status;
     }
     if (!gf_requests_idle(gf))
@@ -135,7 +157,7 @@ static gf_status broadcast_check(gf_context *gf)
         return gf_refuse(gf, GF_ERR_STATE,
                          "gf_broadcast_weights: the library knows no weights: optimizer.kind is "
                          "none and state_extra is empty; gf_broadcast() sends other memory");
-    if ((gf->config.state_extra_count > 0) && gf_step_is_unapplied(gf))
+    if (may_be_half_written(gf))
         return gf_refuse(gf, GF_ERR_STATE,
                          "gf_broadcast_weights: step %llu was not applied, and state_extra may be "
                          "half written; " GF_APPLY_FIRST,
@@ -146,18 +168,12 @@ static gf_status broadcast_check(gf_context *gf)
 gf_status gf_weights_broadcast_begin(gf_context *gf, uint32_t root,
                                      struct gf_weights_broadcast *broadcast_out)
 {
-    gf_status status = broadcast_check(gf);
+    gf_status status = broadcast_check(gf, root);
     if (status < 0) return status;
     *broadcast_out = (struct gf_weights_broadcast){.root = root, .part = GF_BROADCAST_WEIGHTS};
     if ((status = broadcast_post(gf, broadcast_out)) < 0) return status;
-    if (gf->rank != root) {
-        gf->given.torn = gf->given.owed = true;
-        return status;
-    }
-    /* a regroup that gives all ranks its weights gives them its 16-bit copy, too */
-    if ((gf->optimizer.half != 0) && (gf_weights_written(gf) < 0)) return gf->error.code;
-    gf->given.torn = gf->given.owed = false;
-    gf->given.broadcasts++;
+    if (gf->rank == root) return (broadcast_count(gf) < 0) ? gf->error.code : status;
+    gf->given.torn = gf->given.owed = true;
     return status;
 }
 

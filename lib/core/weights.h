@@ -6,8 +6,8 @@
 #include "lib/control/control.h"
 
 struct gf_given {
-    /* Broadcasts of weights since the last whole step. The root counts one as it begins, for it has
-     * all values; another rank as it ends. */
+    /* Broadcasts of weights since the last whole step. The root counts one as it calls, for it has
+     * all values, also where it has failed before; another rank as it ends. */
     uint32_t broadcasts;
     /* Weights are partly another rank's: a broadcast has begun here, or in a regroup before the
      * first step the common state, and has not ended. */
