@@ -455,8 +455,8 @@ void gf_block(uint64_t elem_count, uint32_t world, uint32_t rank, uint64_t *firs
 /* Takes memory of the exchange region, which travels without a copy: the appliance's until
  * gf_close() or the next generation.
  * Valid: always.
- * Returns an address, 64-byte aligned; 0: exchange.user_bytes is used up, the context has failed,
- * or a regroup is under way. */
+ * Returns an address, 64-byte aligned; 0: exchange.user_bytes is used up, the context is not open
+ * yet or has failed, or a regroup is under way, from gf_regroup_begin() on. */
 gf_mem gf_exchange_take(gf_context *gf, uint64_t size_bytes);
 
 /* ======== 8. Life signs and abort ======== */

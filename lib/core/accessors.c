@@ -92,6 +92,7 @@ gf_mem gf_exchange_take(gf_context *gf, uint64_t size_bytes)
 {
     uint64_t at;
     if ((gf_enter(gf) < 0) || gf_region_moves(gf)) return 0;
+    if (gf->change.state != GF_CHANGE_NONE) return 0; /* the next region would hand it out again */
     at = gf_align_up(gf->region.user_used, GF_ALIGN_BYTES);
     if ((size_bytes == 0) || (at > gf->config.exchange.user_bytes) ||
         (size_bytes > gf->config.exchange.user_bytes - at))

@@ -1,0 +1,54 @@
+/* What a rank has as the next generation begins, and what it is given on the way there: memory,
+ * steps, gradients, and the history of one that was left out. */
+#include "firmware-tests/cuda/late_gpu.h"
+#include "firmware-tests/support/suite.h"
+#include "firmware-tests/support/elastic.h"
+#include "lib/context.h"
+
+/* ---- a planned regroup: the last rank leaves ---- */
+
+#define RANKS 3u
+
+static gf_mem taken[RANKS]; /* by a rank that regroups */
+
+static gf_status updates(struct world *w, uint32_t rank, void *arg)
+{
+    (void)arg;
+    return gf_update(w->ranks[rank].gf, RATE);
+}
+
+static gf_status regroups(struct world *w, uint32_t rank, void *arg)
+{
+    gf_context *gf = w->ranks[rank].gf;
+    gf_status status = world_regroup_progress(w, rank, arg);
+    if (status == GF_AGAIN) taken[rank] |= gf_exchange_take(gf, 64);
+    return status;
+}
+
+static void last_leaves(struct world *w, const struct world_setup *setup)
+{
+    const struct world_step step = {.order = WORLD_FORWARD};
+    world_open(w, setup);
+    assert_int_equal(gf_leave(w->ranks[RANKS - 1].gf), GF_OK);
+    world_step_ok(w, &step);
+    world_run(w, updates, NULL);
+    assert_int_equal(gf_regroup_due(w->ranks[0].gf), 1);
+    memset(taken, 0, sizeof taken);
+    for (uint32_t rank = 0; rank < RANKS; rank++) w->ranks[rank].next = 0;
+    world_run(w, regroups, NULL);
+    world_expect(w, GF_OK);
+    assert_true(gf_left(w->ranks[RANKS - 1].gf));
+}
+
+/* It would be handed out again once the generation has begun. */
+TEST(exchange_memory_is_handed_out_before_and_after_a_regroup)
+{
+    struct world_setup setup = elastic_setup(RANKS);
+    setup.config.exchange.user_bytes = 64;
+    WORLD(w);
+    last_leaves(&w, &setup);
+    for (uint32_t rank = 0; rank < RANKS - 1; rank++) {
+        assert_int_equal(taken[rank], 0);
+        assert_int_not_equal(gf_exchange_take(w.ranks[rank].gf, 64), 0);
+    }
+}
