@@ -278,7 +278,7 @@ gf_status gf_step_samples(gf_context *gf, uint64_t sample_count);
 gf_status gf_step_metric(gf_context *gf, uint32_t index, double value);
 
 /* The sum of that number over all ranks, the same bits on each, after a whole step, skipped or not.
- * Valid: always; of the last whole step. */
+ * Valid: after a step. Returns 0 elsewhere, after a regroup too: some ranks may lack that step. */
 double gf_metric(const gf_context *gf, uint32_t index);
 
 /* Declares that backward has ended this tensor, in any order. Queues work and moves all that is

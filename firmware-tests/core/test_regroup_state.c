@@ -52,3 +52,20 @@ TEST(exchange_memory_is_handed_out_before_and_after_a_regroup)
         assert_int_not_equal(gf_exchange_take(w.ranks[rank].gf, 64), 0);
     }
 }
+
+TEST(no_step_is_whole_before_one_was_begun)
+{
+    struct world_setup setup = elastic_setup(RANKS);
+    WORLD(w);
+    last_leaves(&w, &setup);
+    gf_context *gf = w.ranks[0].gf;
+    assert_int_equal(gf_steps(gf), 1);
+    assert_int_equal(gf_step_wait(gf), GF_ERR_STATE);
+    assert_int_equal(gf_step_poll(gf), GF_ERR_STATE);
+    assert_int_equal(gf_gradient_norm(gf, NULL, NULL), GF_ERR_STATE);
+    assert_int_equal(gf_update(gf, RATE), GF_ERR_STATE);
+    world_expect_log(&w, 0, "gf_step_wait: no step was begun");
+    world_expect_log(&w, 0, "gf_update: no step is whole");
+    assert_true(gf_metric(gf, 0) == 0.0);
+    assert_int_equal(gf_step_begin(gf), GF_OK);
+}

@@ -91,7 +91,7 @@ static void begun(gf_context *gf)
     struct gf_change *change = &gf->change;
     const struct gf_generation *plan = &change->plan;
     gf->step = (struct gf_step){
-        .state = GF_STEP_UPDATED, .number = plan->progress.steps, .gradient_scale = 1.0f};
+        .state = GF_STEP_NONE, .number = plan->progress.steps, .gradient_scale = 1.0f};
     gf->phase = GF_PHASE_READY;
     change->state = GF_CHANGE_NONE;
     change->own.partial = 0;

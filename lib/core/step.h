@@ -12,7 +12,7 @@ struct gf_loss_scale {
 #define GF_SCALE_MAX 16777216.0f /* 2^24: fp32 gradients keep room above it */
 
 typedef enum gf_step_state {
-    GF_STEP_NONE = 0, /* none was begun since open, or since a state was loaded */
+    GF_STEP_NONE = 0, /* none was begun since open, a load of a state or a regroup */
     GF_STEP_BEGUN,
     GF_STEP_VOTED,     /* this rank's vote is posted */
     GF_STEP_AGREED,    /* all ranks' are here */
