@@ -185,7 +185,7 @@ uint64_t gf_steps(const gf_context *gf);
  * gf_gradient_norm() of a step measures, is what is there then; later nothing of the step depends
  * on it. On a GPU: advanced.h.
  * Valid: always. The address does not change while the context is open, but for a generation's
- * begin: then the memory is another one, and zero.
+ * begin: then the memory is zero, and on the host another one.
  * Returns a host address, or on a GPU a device address; 0: no such tensor, no context is open, or
  * its generation failed without a link. */
 gf_mem gf_gradient(gf_context *gf, uint32_t tensor);

@@ -69,3 +69,23 @@ TEST(no_step_is_whole_before_one_was_begun)
     assert_true(gf_metric(gf, 0) == 0.0);
     assert_int_equal(gf_step_begin(gf), GF_OK);
 }
+
+TEST(gradients_are_zero_as_a_generation_begins)
+{
+    static const struct gf_gpu_driver *const gpus[] = {NULL, &late_gpu};
+    for (uint32_t i = 0; i < LENGTH(gpus); i++) {
+        struct world_setup setup = elastic_setup(RANKS);
+        setup.gpu = gpus[i];
+        if (gpus[i] != NULL) strcpy(setup.config.device.driver, gpus[i]->name);
+        WORLD(w);
+        last_leaves(&w, &setup);
+        for (uint32_t t = 0; t < ELASTIC_TENSORS; t++) {
+            const float *gradient =
+                (const float *)(uintptr_t)gf_gradient(w.ranks[0].gf, t);
+            for (uint64_t e = 0; e < elastic_tensors[t].elem_count; e++)
+                if (gradient[e] != 0.0f)
+                    fail_msg("gpu %u, tensor %u: element %u is %g", i, t, (unsigned)e,
+                             (double)gradient[e]);
+        }
+    }
+}

@@ -38,13 +38,28 @@ static void own_progress_set(gf_context *gf)
 
 /* ---- a new link ---- */
 
+/* Gradients of the generation before are nobody's any more. On the host they lie in the exchange
+ * region, whose memory is another one from here on; on a device they stay where they are, zeroes at
+ * open. The region is given back next, which waits for all that is queued, so no write of the
+ * appliance meets this one. */
+static gf_status gradients_clear(gf_context *gf, struct gf_fault *fault_out)
+{
+    if (!gf->on_device || (gf->together_ns == 0) ||
+        (gf->ops->zero(&gf->queue, gf->gradient, gf->pool.gradient_bytes) >= 0))
+        return GF_OK;
+    *fault_out = gf->gpu->fault;
+    return GF_ERR_DEVICE;
+}
+
 gf_status gf_generation_enter(gf_context *gf, const struct gf_generation *to,
                               struct gf_fault *fault_out)
 {
     const void *endpoint;
     size_t endpoint_bytes;
     if (gf->on_device) gf_ipc_close(gf);
-    gf_status status = gf_link_renew(gf, to, &endpoint, &endpoint_bytes, fault_out);
+    gf_status status = gradients_clear(gf, fault_out);
+    if (status < 0) return status;
+    status = gf_link_renew(gf, to, &endpoint, &endpoint_bytes, fault_out);
     if (status < 0) return status;
     gf_control_endpoint_set(gf->control, endpoint, endpoint_bytes);
     gf_ops_reset(gf);
