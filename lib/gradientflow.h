@@ -590,8 +590,9 @@ bool gf_left(const gf_context *gf);
 /* True if the generation under way has taken this rank in again: the others had gone on without it,
  * as it was silent for them, and it came back by itself on the way through gf_regroup_poll().
  * Weights, momentum, state_extra, selection, loss scale and gf_steps() are theirs, its steps since
- * it was cut off are void, its history is what it had. What the appliance keeps beside them it
- * takes from the others, as one that has come in.
+ * it was cut off are void, its history is what it had, without what it sent last if it was cut off
+ * in the vote: that may have been applied. What the appliance keeps beside them it takes from the
+ * others, as one that has come in.
  * Valid: always. */
 bool gf_left_out(const gf_context *gf);
 

@@ -89,3 +89,73 @@ TEST(gradients_are_zero_as_a_generation_begins)
         }
     }
 }
+
+/* ---- a rank that was silent: the others go on without it ---- */
+
+static bool in_step; /* it has begun to send, and has not voted; or is between two steps */
+static bool stopped, looked_at;
+static float kept[2 * ELASTIC_ELEMS]; /* gaps between tensors included */
+
+static const float *history(const gf_context *gf)
+{
+    return (const float *)(uintptr_t)gf->sparse.history;
+}
+
+static void stop(struct world *w)
+{
+    const gf_context *gf = w->ranks[2].gf;
+    assert_true(gf->sparse.elem_count <= LENGTH(kept));
+    memcpy(kept, history(gf), gf->sparse.elem_count * sizeof *kept);
+    stopped = true;
+    gf_sim_stop(w->sim, 2, true);
+}
+
+static void stop_in_step(struct world *w, uint32_t rank)
+{
+    const gf_context *gf = w->ranks[2].gf;
+    if (in_step && !stopped && (rank == 2) && (gf_steps(gf) == 3) &&
+        (gf->step.state == GF_STEP_BEGUN) && (gf->step.next > 0))
+        stop(w);
+}
+
+/* Before each step. */
+static gf_status stop_between(struct world *w, uint32_t rank)
+{
+    gf_context *gf = w->ranks[rank].gf;
+    if ((rank != 2) || looked_at) return GF_OK;
+    if (!in_step && !stopped && (gf_steps(gf) == 3)) stop(w);
+    if (!stopped) return GF_OK;
+    if (!gf_left_out(gf)) {
+        gf_status status = gf_sim_runs(w->sim, 2) ? gf_heartbeat(gf) : GF_AGAIN;
+        return (status < 0) ? status : GF_AGAIN;
+    }
+    looked_at = true;
+    for (uint64_t e = 0; e < gf->sparse.elem_count; e++)
+        if (history(gf)[e] != kept[e])
+            fail_msg("history[%u] was %g, and is %g", (unsigned)e, (double)kept[e],
+                     (double)history(gf)[e]);
+    return GF_OK;
+}
+
+/* All ranks vote before any of them has a step: what it sent in one that it did not vote for was
+ * applied nowhere. What it sends next it has not sent. */
+TEST(who_was_left_out_before_its_vote_keeps_its_history)
+{
+    SIM_ONLY;
+    const struct elastic_event script[] = {{6000000, 2, GO_ON}, END};
+    for (uint32_t row = 0; row < 2; row++) {
+        struct world_setup setup = elastic_setup(RANKS);
+        setup.config.sparse.enabled = true;
+        setup.config.sparse.chunk_elems = 100;
+        setup.config.sparse.keep_share = 0.3f;
+        elastic.hooks.before = stop_between;
+        elastic.hooks.turn = stop_in_step;
+        elastic.hooks.work_ns = 50000000;
+        in_step = (row == 1);
+        stopped = looked_at = false;
+        WORLD_OPEN(w, &setup);
+        elastic_run(&w, script, 8 * SECOND);
+        elastic_expect(&w, 0x7, in_step ? "in a step" : "between two");
+        assert_true(looked_at);
+    }
+}

@@ -84,17 +84,24 @@ static uint32_t words_flags(const gf_context *gf)
         &(struct gf_get){.at = (const unsigned char *)gf->change.words, .left = sizeof(uint32_t)});
 }
 
-/* Takes chunks out of this rank's history that it has sent in a step whose end it did not see: the
- * others have applied them, unless they skipped the step. The lead's words have arrived, its
- * selection has not. Runs once: if the copying fails and begins anew, the selection may have
- * arrived. */
+/* Has this rank sent chunks in a step whose end it did not see? No step is whole without the vote
+ * of each of its ranks: what this rank had packed before its own was applied nowhere. Between steps
+ * all that it has sent is out of its history, and the selection is what it sends next. */
+static bool has_sent_without_end(const gf_context *gf)
+{
+    return gf->step.sparse && (gf->step.state >= GF_STEP_VOTED) && !gf_step_is_whole(gf);
+}
+
+/* Takes these chunks out of this rank's history: the others have applied them, unless they skipped
+ * the step. The lead's words have arrived, its selection has not. Runs once: if the copying fails
+ * and begins anew, the selection may have arrived. */
 static gf_status history_give_up(gf_context *gf)
 {
     struct gf_sparse *sparse = &gf->sparse;
     if ((gf->change.plan.progress.steps == gf->change.own.steps) ||
-        ((words_flags(gf) & FLAG_SKIPPED) != 0))
+        ((words_flags(gf) & FLAG_SKIPPED) != 0) || !has_sent_without_end(gf))
         return GF_OK;
-    for (uint32_t i = 0; gf->step.sparse && (i < sparse->selected_count); i++) {
+    for (uint32_t i = 0; i < sparse->selected_count; i++) {
         uint64_t first = gf_chunk_first(sparse, sparse->selection[i]);
         uint64_t count = gf_chunk_end(sparse, sparse->selection[i]) - first;
         if (gf->ops->zero(&gf->queue, sparse->history + first * sizeof(float),
