@@ -80,8 +80,7 @@ TEST(gradients_are_zero_as_a_generation_begins)
         WORLD(w);
         last_leaves(&w, &setup);
         for (uint32_t t = 0; t < ELASTIC_TENSORS; t++) {
-            const float *gradient =
-                (const float *)(uintptr_t)gf_gradient(w.ranks[0].gf, t);
+            const float *gradient = (const float *)(uintptr_t)gf_gradient(w.ranks[0].gf, t);
             for (uint64_t e = 0; e < elastic_tensors[t].elem_count; e++)
                 if (gradient[e] != 0.0f)
                     fail_msg("gpu %u, tensor %u: element %u is %g", i, t, (unsigned)e,

@@ -5,12 +5,12 @@
  * `applied`: the update of a step is one change, each broadcast another; before the first step
  * there is no update.
  *
- * The root counts its broadcast when it calls, whatever it has met before; the other ranks when they
- * end it. So a rank that has all values is ahead, and the regroup gives its weights to all, which
- * completes the broadcast. If no such rank is left, the call counts as never made. After a step, a
- * rank that was in the broadcast is partial, and gets the weights of a rank that was not. Before the
- * first step there are no such weights: the number is 0 on all ranks, and gf_weights_common() says
- * so. */
+ * The root counts its broadcast when it calls, whatever it has met before; the other ranks when
+ * they end it. So a rank that has all values is ahead, and the regroup gives its weights to all,
+ * which completes the broadcast. If no such rank is left, the call counts as never made. After a
+ * step, a rank that was in the broadcast is partial, and gets the weights of a rank that was not.
+ * Before the first step there are no such weights: the number is 0 on all ranks, and
+ * gf_weights_common() says so. */
 #include "lib/core/weights.h"
 
 #include "lib/core/accessors.h"
