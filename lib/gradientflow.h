@@ -311,7 +311,8 @@ gf_status gf_tensor_skip(gf_context *gf, uint32_t tensor);
 
 /* Moves what is under way; call it between layers. Of each buffer that is under way a poll packs at
  * most about a slice (exchange.slice_bytes), adds one and unpacks one; after the vote about one in
- * all.
+ * all. With sparse exchange and optimizer.clip_norm one poll after the vote adds up the norm of all
+ * that was sent, and blocks on a GPU until it has.
  * Valid: step.
  * Returns GF_AGAIN until the step is whole, and while a tensor was not declared; GF_OK then. */
 gf_status gf_step_poll(gf_context *gf);
@@ -324,9 +325,11 @@ gf_status gf_step_poll(gf_context *gf);
 gf_status gf_step_wait(gf_context *gf);
 
 /* True if a value anywhere that was not finite made all ranks drop the step. gf_gradient() is then
- * undefined and gf_update() changes nothing; the loss scale counts a bad step. With
- * optimizer.clip_norm a norm that is not finite does the same once it is known, in
- * gf_gradient_norm(), gf_gradient_clip() or gf_update(): who updates by itself asks after it.
+ * undefined and gf_update() changes nothing; the loss scale counts a bad step. With optimizer.clip_norm a
+ * norm that is not finite does the same once it is known, in gf_gradient_norm(), gf_gradient_clip()
+ * or gf_update(): who updates by itself asks after it. With sparse exchange it is known when the
+ * step is whole, before a history is written; and the step is dropped as well if what would wait
+ * after it is too large to be clipped later.
  * Valid: after a step. */
 bool gf_step_skipped(const gf_context *gf);
 
@@ -348,7 +351,9 @@ float gf_gradient_scale(const gf_context *gf);
  * gradients; where the norm is beyond fp32 it is infinite, and with clip_norm the factor is 0 and
  * the step becomes a skipped one (gf_step_skipped()), on all ranks alike. gf_update() asks and
  * applies the factor itself; an optimizer of the appliance's own multiplies with it, or has the
- * gradients scaled in place by gf_gradient_clip(). Outputs may be NULL.
+ * gradients scaled in place by gf_gradient_clip(). Outputs may be NULL. With clip_norm and sparse
+ * exchange the step has made the norm already, of sums before they are rounded to the gradient's
+ * type, and this call reads nothing.
  * Blocks: on a GPU until it has added.
  * Valid: after a step that was not skipped. */
 gf_status gf_gradient_norm(gf_context *gf, float *norm_out, float *factor_out);

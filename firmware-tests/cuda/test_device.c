@@ -65,10 +65,12 @@ TEST(ranks_with_a_device_and_without_sum_the_same_type)
     }
 }
 
-/* Norms too, of tensors that a host takes in pieces and a device whole: by 33 runs and more. */
+/* Norms too, of tensors that a host takes in pieces and a device whole: by 33 runs and more; the
+ * last time of chunks that were received. */
 TEST(ranks_with_a_device_and_without_have_the_same_weights)
 {
-    static const gf_optimizer kinds[] = {GF_OPTIMIZER_SGD, GF_OPTIMIZER_LARS, GF_OPTIMIZER_ADAMW};
+    static const gf_optimizer kinds[] = {GF_OPTIMIZER_SGD, GF_OPTIMIZER_LARS, GF_OPTIMIZER_ADAMW,
+                                         GF_OPTIMIZER_SGD};
     static struct gf_tensor tensors[5];
     for (uint32_t t = 0; t < LENGTH(tensors); t++)
         tensors[t] = (struct gf_tensor){.name = "of many runs",
@@ -80,6 +82,8 @@ TEST(ranks_with_a_device_and_without_have_the_same_weights)
         mixed.tensor_count = LENGTH(tensors);
         mixed.config.exchange.fuse_bytes = mixed.config.exchange.slice_bytes = 1u << 18;
         mixed.config.optimizer.clip_norm = 0.5f;
+        mixed.config.sparse.enabled = i == LENGTH(kinds) - 1;
+        mixed.config.sparse.chunk_elems = GF_RUN_ELEMS;
         mixed.vary = every_other_on_the_host;
         WORLD_OPEN(w, &mixed);
         assert_true(w.ranks[1].gf->on_device && !w.ranks[0].gf->on_device);
@@ -90,6 +94,9 @@ TEST(ranks_with_a_device_and_without_have_the_same_weights)
             assert_memory_equal((const void *)(uintptr_t)gf_weight(w.ranks[0].gf, t),
                                 (const void *)(uintptr_t)gf_weight(w.ranks[1].gf, t),
                                 tensors[t].elem_count * sizeof(float));
+        assert_true(w.ranks[0].gf->step.sparse == mixed.config.sparse.enabled);
+        assert_true((w.ranks[0].gf->step.clip_factor < 1.0f) &&
+                    (w.ranks[0].gf->step.clip_factor == w.ranks[1].gf->step.clip_factor));
     }
 }
 

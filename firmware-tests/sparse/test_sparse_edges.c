@@ -1,6 +1,8 @@
 /* Sparse communication at its ends: everything kept, nothing finite, no room in a type, sizes far
  * apart, many ranks.
  * link: wrap gf_node_host_id_set */
+#include <math.h>
+
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/sparse_model.h"
 #include "firmware-tests/support/world_setups.h"
@@ -240,6 +242,80 @@ TEST(a_value_that_is_not_finite_leaves_no_trace_and_is_named)
         if (setup.config.sparse.momentum == GF_SPARSE_MOMENTUM_REDUCED)
             sparse_expect_conserved(&model);
         assert_int_equal(world_stats(&model.w, 0).steps_skipped, 1);
+    }
+}
+
+/* The only value of a chunk that is sent, of one that waits, or of the last dense step, is finite,
+ * and too large for clip_norm. */
+TEST(a_norm_that_cannot_be_clipped_leaves_no_trace)
+{
+    for (uint32_t row = 0; row < 10; row++) {
+        struct world_setup setup = setup_of(3, blended, LENGTH(blended));
+        const uint32_t kind = row / 2;
+        uint64_t hashes[3];
+        setup.config.sparse.momentum = (gf_sparse_momentum)(row % 2);
+        setup.config.sparse.keep_share = 0.4f;
+        setup.config.sparse.warmup_steps = 2;
+        setup.config.optimizer.momentum = 0.5f;
+        setup.config.optimizer.clip_norm = 1e-9f;
+        setup.config.loss_scale.enabled = true;
+        setup.config.loss_scale.initial = 8;
+        SPARSE_OPEN(model, &setup, with_one_bad);
+        bad_rank = row % 3;
+        bad_tensor = 2;
+        bad_value = 2e37f;
+        bad_step = (kind == 4) ? 2 : (kind < 2) ? 3 : 6;
+        while (model.number + 1 < bad_step) sparse_step(&model, 0.125f);
+        bad_elem = elem_of_second(&model, (kind < 4) && (kind % 2 == 0));
+        for (uint32_t rank = 0; rank < 3; rank++) hashes[rank] = state_hash(&model, rank);
+        sparse_step(&model, 0.125f);
+        for (uint32_t rank = 0; rank < 3; rank++) {
+            gf_context *gf = sparse_context(&model, rank);
+            assert_int_equal(gf_step_skipped(gf) ? GF_OK : gf_update(gf, 0.125f), GF_OK);
+            assert_true(gf_step_skipped(gf));
+            assert_true(state_hash(&model, rank) == hashes[rank]);
+            assert_true(gf_loss_scale(gf) == 4.0f);
+            world_expect_log(&model.w, rank, "so large that optimizer.clip_norm makes them 0");
+        }
+        for (uint32_t step = 0; step < 5; step++) sparse_step(&model, 0.125f);
+        if (setup.config.sparse.momentum == GF_SPARSE_MOMENTUM_REDUCED)
+            sparse_expect_conserved(&model);
+        assert_int_equal(world_stats(&model.w, 0).steps_skipped, 1);
+    }
+}
+
+/* It was added up before the commit, where the sums were received. */
+TEST(the_norm_of_a_sparse_step_is_that_of_its_gradients)
+{
+    static const struct norm_row {
+        gf_type wire, gradient;
+        double within;
+    } rows[] = {{GF_TYPE_F32, GF_TYPE_F32, 1e-6},
+                {GF_TYPE_F16, GF_TYPE_F32, 1e-6},
+                {GF_TYPE_BF16, GF_TYPE_BF16, 1e-6},
+                {GF_TYPE_F32, GF_TYPE_BF16, 4e-3}};
+    for (uint32_t row = 0; row < 2 * LENGTH(rows); row++) {
+        const struct norm_row *r = &rows[row / 2];
+        struct gf_tensor tensors[LENGTH(blended)];
+        struct world_setup setup = setup_of(3, tensors, LENGTH(tensors));
+        memcpy(tensors, blended, sizeof tensors);
+        for (size_t t = 0; t < LENGTH(tensors); t++) tensors[t].type = r->gradient;
+        setup.config.sparse.momentum = (gf_sparse_momentum)(row % 2);
+        setup.config.sparse.keep_share = 0.4f;
+        setup.config.optimizer.clip_norm = 2;
+        setup.config.exchange.wire = r->wire;
+        SPARSE_OPEN(model, &setup, sparse_small_whole);
+        for (uint32_t step = 0; step < 4; step++) {
+            double square = 0;
+            float norm;
+            sparse_step(&model, 0.125f);
+            for (uint64_t e = 0; e < model.elem_count; e++)
+                square += model.applied[e] * model.applied[e];
+            assert_int_equal(gf_gradient_norm(sparse_context(&model, step % 3), &norm, NULL),
+                             GF_OK);
+            assert_true(fabs((double)norm / sqrt(square) - 1) < r->within);
+        }
+        assert_true(sparse_context(&model, 0)->step.sparse);
     }
 }
 

@@ -101,6 +101,8 @@ static gf_status step_commit(gf_context *gf)
         step->gradient_scale *= factor;
         if ((status = samples_divide(gf, factor)) != GF_OK) return status;
     }
+    status = gf_clip_sparse(gf);
+    if ((status != GF_OK) || step->skipped) return status;
     return gf_sparse_commit(gf, step->gradient_scale);
 }
 
@@ -122,19 +124,20 @@ static void step_end(gf_context *gf, uint64_t now_ns)
     gf->observed.late[step->last_rank].ns += step->late_ns;
 }
 
-gf_status gf_step_drop(gf_context *gf, double norm)
+gf_status gf_step_drop(gf_context *gf, const char *what, double norm)
 {
+    const bool whole = gf->step.state >= GF_STEP_WHOLE;
     char many[GF_SKIP_TEXT_BYTES];
     gf->step.skipped = gf->skipped_last = true;
-    gf->observed.stats.steps_skipped++;
+    gf->observed.stats.steps_skipped += whole ? 1 : 0;
     if (gf_skip_is_news(gf, GF_SKIP_NORM, many))
-        gf_log_line(
-            &gf->log, GF_LOG_WARN,
-            "step %llu skipped on all ranks: all gradients are finite, but their norm %g is %s%s",
-            (unsigned long long)gf->step.number, norm,
-            (norm > (double)FLT_MAX) ? "not, in fp32"
-                                     : "so large that optimizer.clip_norm makes them 0",
-            many);
+        gf_log_line(&gf->log, GF_LOG_WARN,
+                    "step %llu skipped on all ranks: all gradients are finite, but %s %g is %s%s",
+                    (unsigned long long)gf->step.number, what, norm,
+                    (norm > (double)FLT_MAX) ? "not, in fp32"
+                                             : "so large that optimizer.clip_norm makes them 0",
+                    many);
+    if (!whole) return GF_OK; /* its end counts it */
     return gf_scale_drop(gf);
 }
 

@@ -57,9 +57,10 @@ gf_status gf_scale_check(gf_context *gf, const char *call);
 gf_status gf_scale_step(gf_context *gf, bool skipped); /* loss_scale.c: a step has ended */
 /* The step that ended last counted as a good one, and was a bad one. */
 gf_status gf_scale_drop(gf_context *gf);
-/* Skips a whole step that the vote did not skip, on each rank that asks for the norm: the norm is
- * `norm`, to which gradients cannot be clipped. */
-gf_status gf_step_drop(gf_context *gf, double norm);
+/* Skips a step that the vote did not skip, on each rank that knows the norm: `what` is `norm`, to
+ * which gradients cannot be clipped. It is whole already; with sparse exchange not yet, nor
+ * committed. */
+gf_status gf_step_drop(gf_context *gf, const char *what, double norm);
 /* A failure found this rank in a commit. Writes the next slice of the rest; GF_AGAIN: there is
  * more. */
 bool gf_step_is_cut(const gf_context *gf);

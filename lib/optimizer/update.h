@@ -32,6 +32,12 @@ union gf_update_list { /* one of these, for each tensor */
     struct gf_update_part part;
 };
 
+/* clip.c, before the commit of a step. Where the exchange is sparse and gradients are clipped, the
+ * norm is known afterwards, and the step is skipped if it is not finite, or if what would wait
+ * could not be clipped once it is sent. Otherwise, and when called again, nothing. May block until
+ * a device has added. */
+gf_status gf_clip_sparse(gf_context *gf);
+
 /* half.c: the half weights from the weights; nothing without them. */
 gf_status gf_half_refresh(gf_context *gf);
 

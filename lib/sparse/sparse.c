@@ -197,6 +197,13 @@ struct gf_chunks gf_sparse_chunks(const struct gf_sparse *sparse,
                               .elems = run ? batch->elems : sparse->elem_count};
 }
 
+uint64_t gf_chunks_elems(const struct gf_sparse *sparse, const uint32_t *chunks, uint32_t count)
+{
+    if (count == 0) return 0;
+    return (count - 1) * sparse->chunk_elems + gf_chunk_end(sparse, chunks[count - 1]) -
+           gf_chunk_first(sparse, chunks[count - 1]);
+}
+
 uint64_t gf_sparse_elem_of(const struct gf_sparse *sparse, const uint32_t *chunks, uint64_t packed)
 {
     return gf_chunk_first(sparse, chunks[packed / sparse->chunk_elems]) +

@@ -137,6 +137,8 @@ gf_status gf_sparse_batch_score(gf_context *gf, struct gf_queue *queue,
                                 struct gf_check *check);
 gf_status gf_sparse_batch_commit(gf_context *gf, const struct gf_sparse_batch *batch, bool sent,
                                  float factor);
+/* Elements of `count` rising chunks, of which only the part's last may be short. */
+uint64_t gf_chunks_elems(const struct gf_sparse *sparse, const uint32_t *chunks, uint32_t count);
 /* The element at index `packed` of listed chunks that lie one after the other. */
 uint64_t gf_sparse_elem_of(const struct gf_sparse *sparse, const uint32_t *chunks, uint64_t packed);
 

@@ -67,20 +67,12 @@ static uint32_t batch_max(const struct gf_sparse *sparse)
     return (chunks < 1) ? 1 : (chunks > UINT32_MAX) ? UINT32_MAX : (uint32_t)chunks;
 }
 
-/* Elements of `count` rising chunks, of which only the part's last may be short. */
-static uint64_t elems_of(const struct gf_sparse *sparse, const uint32_t *chunks, uint32_t count)
-{
-    if (count == 0) return 0;
-    return (count - 1) * sparse->chunk_elems + gf_chunk_end(sparse, chunks[count - 1]) -
-           gf_chunk_first(sparse, chunks[count - 1]);
-}
-
 /* `count` chunks from entry `first` of the lists on; all are of one list. */
 static struct gf_sparse_batch listed(const struct gf_sparse *sparse, uint32_t first, uint32_t count)
 {
     return (struct gf_sparse_batch){.list_u32 = sparse->device_lists + first * sizeof(uint32_t),
                                     .count = count,
-                                    .elems = elems_of(sparse, sparse->lists + first, count)};
+                                    .elems = gf_chunks_elems(sparse, sparse->lists + first, count)};
 }
 
 struct gf_sparse_batch gf_sparse_lists_sent(const struct gf_sparse *sparse,
