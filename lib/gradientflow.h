@@ -325,11 +325,11 @@ gf_status gf_step_poll(gf_context *gf);
 gf_status gf_step_wait(gf_context *gf);
 
 /* True if a value anywhere that was not finite made all ranks drop the step. gf_gradient() is then
- * undefined and gf_update() changes nothing; the loss scale counts a bad step. With optimizer.clip_norm a
- * norm that is not finite does the same once it is known, in gf_gradient_norm(), gf_gradient_clip()
- * or gf_update(): who updates by itself asks after it. With sparse exchange it is known when the
- * step is whole, before a history is written; and the step is dropped as well if what would wait
- * after it is too large to be clipped later.
+ * undefined and gf_update() changes nothing; the loss scale counts a bad step. With
+ * optimizer.clip_norm a norm that is not finite does the same once it is known, in
+ * gf_gradient_norm(), gf_gradient_clip() or gf_update(): who updates by itself asks after it. With
+ * sparse exchange it is known when the step is whole, before a history is written; and the step is
+ * dropped as well if what would wait after it is too large to be clipped later.
  * Valid: after a step. */
 bool gf_step_skipped(const gf_context *gf);
 
