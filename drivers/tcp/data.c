@@ -95,19 +95,23 @@ static struct dial *dial_of(struct gf_data *data, uint32_t peer, uint32_t stream
     return NULL;
 }
 
-static void attempt_take(struct gf_data *data, uint32_t about, uint64_t now_ns)
+static void dial_take(struct gf_data *data, struct dial *dial, dial_event news, uint64_t now_ns)
 {
     const struct gf_data_taker *taker = data->taker;
-    uint32_t number = about & ~HANDSHAKE_ABOUT_ATTEMPT;
-    struct dial *dial = &data->dials[number / HANDSHAKE_ATTEMPTS_MAX];
-    if (gf_dial_take(&data->handshake, dial, number % HANDSHAKE_ATTEMPTS_MAX, now_ns) !=
-        DIAL_CONNECTED)
-        return;
+    if (news != DIAL_CONNECTED) return; /* what went wrong is in the dial, which goes on */
     gf_dial_end(&data->handshake, dial);
     gf_accept_served(&data->handshake, now_ns);
     gf_socket_carries_messages(dial->fd, data->setup->keepalive_ns);
     gf_data_device_dialled(data, dial);
     taker->connected(taker->user, dial->to_rank, stream_of(dial), dial->fd);
+}
+
+static void attempt_take(struct gf_data *data, uint32_t about, uint64_t now_ns)
+{
+    uint32_t number = about & ~HANDSHAKE_ABOUT_ATTEMPT;
+    struct dial *dial = &data->dials[number / HANDSHAKE_ATTEMPTS_MAX];
+    dial_event news = gf_dial_take(&data->handshake, dial, number % HANDSHAKE_ATTEMPTS_MAX, now_ns);
+    dial_take(data, dial, news, now_ns);
 }
 
 gf_status gf_data_dial(struct gf_data *data, uint64_t now_ns, uint32_t peer, uint32_t stream,
@@ -243,7 +247,8 @@ gf_status gf_data_poll(struct gf_data *data, uint64_t now_ns)
     if (!data->on) return GF_OK;
     gf_accept_poll(&data->handshake, now_ns);
     for (uint32_t i = 0; i < DATA_DIALS_MAX; i++)
-        (void)gf_dial_poll(&data->handshake, &data->dials[i], now_ns);
+        dial_take(data, &data->dials[i], gf_dial_poll(&data->handshake, &data->dials[i], now_ns),
+                  now_ns);
     while ((data->handshake.fault.code == GF_OK) &&
            gf_handshake_next(&data->handshake, &spent, &about)) {
         if ((about & HANDSHAKE_ABOUT_PENDING) == 0) {

@@ -2,7 +2,7 @@
  *
  *     an attempt begins    at once; HANDSHAKE_BOUND_.. after one that is still open;
  *                          HANDSHAKE_RETRY_.. after the last open one has ended
- *     one is replaced      by the next, where all are open: the oldest
+ *     one is replaced      by the next, where all are open: the oldest, unless its answer is here
  *     all end              when one is answered, and with the dial */
 #include "drivers/tcp/handshake.h"
 
@@ -158,10 +158,15 @@ dial_event gf_dial_poll(struct handshake *handshake, struct dial *dial, uint64_t
 {
     uint32_t user = 0;
     if (!dial->on || (now_ns < dial->next_ns)) return DIAL_NOTHING;
+    struct attempt *one = attempt_find(dial);
+    /* A process that was stopped has not read it yet, and the acceptor counts on the connection. */
+    if (one->state == HANDSHAKE_ATTEMPT_ANSWER) {
+        dial_event news = gf_dial_take(handshake, dial, (uint32_t)(one - dial->attempts), now_ns);
+        if (news != DIAL_NOTHING) return news;
+    }
     bool silent = gf_dial_has_attempts(dial);
     dial->next_ns = now_ns + dial->bound_ns;
     if (silent) silence_note(dial, now_ns);
-    struct attempt *one = attempt_find(dial);
     attempt_close(handshake, dial, one);
     dial->tried++;
     one->began_ns = now_ns;

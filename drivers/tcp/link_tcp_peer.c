@@ -1,5 +1,9 @@
 /* The connections of a peer: how they are adopted, and how they end. They end together.
  *
+ * A connection that its other end gives up before this rank has heard the peer's HELLO is none yet:
+ * the peer has replaced the attempt while its ANSWER was on the way, and dials again. Such a one is
+ * forgotten, and another may be adopted in its place.
+ *
  * A connection mostly ends because the peer's process has ended, or has left on purpose. The
  * control channel reports that better: it knows which process it was, and what follows. So the
  * requests of a peer fail a second after its connection has ended. Until then what has arrived is
@@ -22,6 +26,18 @@
 
 #define READS_MAX 64 /* of a peer that goes on sending on one stream when another has ended */
 
+static void stream_init(struct gf_tcp_peer *peer, uint32_t index)
+{
+    struct gf_tcp_stream *stream = &peer->streams[index];
+    /* First, because a child that another thread forks closes the descriptor that it finds here. */
+    stream->fd = -1;
+    memset(stream, 0, offsetof(struct gf_tcp_stream, fd));
+    memset(&stream->index, 0,
+           offsetof(struct gf_tcp_stream, out) - offsetof(struct gf_tcp_stream, index));
+    stream->peer = peer;
+    stream->index = index;
+}
+
 void gf_tcp_peer_init(struct gf_tcp_peer *peer)
 {
     struct gf_tcp_link *tcp = peer->link;
@@ -33,17 +49,7 @@ void gf_tcp_peer_init(struct gf_tcp_peer *peer)
                                       .chain = peer->chain,
                                       .blocks = peer->blocks};
     *peer = fresh;
-    for (uint32_t s = 0; s < tcp->setup.streams; s++) {
-        struct gf_tcp_stream *stream = &peer->streams[s];
-        /* First, because a child that another thread forks closes the descriptor that it finds
-         * here. */
-        stream->fd = -1;
-        memset(stream, 0, offsetof(struct gf_tcp_stream, fd));
-        memset(&stream->index, 0,
-               offsetof(struct gf_tcp_stream, out) - offsetof(struct gf_tcp_stream, index));
-        stream->peer = peer;
-        stream->index = s;
-    }
+    for (uint32_t s = 0; s < tcp->setup.streams; s++) stream_init(peer, s);
 }
 
 /* ---- adopting ---- */
@@ -159,11 +165,38 @@ static void peer_ends(struct gf_tcp_peer *peer, int error)
     }
 }
 
+/* Is it none yet? Until the peer has greeted, no request names it. A connection that never stands
+ * is told in the end. */
+static bool is_forgotten(const struct gf_tcp_peer *peer, bool there)
+{
+    const struct gf_tcp_link *tcp = peer->link;
+    return there && !tcp->setup.adopts && !peer->greeted && !peer->ended &&
+           (tcp->requests_under_way == 0) && (peer->again_count < TCP_AGAIN_MAX);
+}
+
+static void stream_forget(struct gf_tcp_stream *stream)
+{
+    struct gf_tcp_peer *peer = stream->peer;
+    struct gf_tcp_stream *next_ready = stream->next_ready;
+    bool listed = stream->listed;
+    stream_close(stream);
+    stream_init(peer, stream->index);
+    stream->next_ready = next_ready; /* link.ready may lead over it */
+    stream->listed = listed;
+    peer->again_count++;
+    peer->open_count--;
+    peer->link->streams_open--;
+}
+
 void gf_tcp_stream_ended(struct gf_tcp_stream *stream, int error)
 {
     struct gf_tcp_peer *peer = stream->peer;
     bool reads =
         (error == EPIPE) || (error == ECONNRESET); /* what arrived before may still be unread */
+    if (is_forgotten(peer, reads || (error == 0))) {
+        stream_forget(stream);
+        return;
+    }
     if (!peer->ended) peer_text(stream, (error == 0) ? "closed there" : strerror(error));
     peer_ends(peer, error);
     if (!reads || !stream->readable) stream_close(stream);

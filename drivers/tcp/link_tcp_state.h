@@ -46,7 +46,8 @@
 #define TCP_PROGRESS_BYTES (1u << 20)  /* that one progress() writes, or reads, on one stream */
 #define TCP_PARTS_MAX 16               /* ranges of memory in one system call */
 #define TCP_GONE_NS \
-    UINT64_C(1000000000) /* the end of a connection is reported so much later: link_tcp_peer.c */
+    UINT64_C(1000000000)  /* the end of a connection is reported so much later: link_tcp_peer.c */
+#define TCP_AGAIN_MAX 16u /* connections of a peer that may end before they are of use */
 #define TCP_PACKET_BYTES 1200u     /* passes any network, with its headers */
 #define TCP_PACKET_BYTES_MAX 9000u /* of Ethernet's largest frames */
 #define TCP_NONE UINT32_MAX
@@ -161,6 +162,7 @@ struct gf_tcp_peer {
     uint64_t met_ns;      /* connect() was first called for it then; 0: not yet */
     bool greeted;         /* its HELLO has arrived */
     bool greets;          /* ours is to be sent */
+    uint32_t again_count; /* connections that ended before that, and were forgotten */
     bool ended, notified; /* a connection ended; its requests have failed */
     uint64_t ended_ns;
     int ended_error;     /* errno, or 0: closed there, or bytes that broke a rule */
@@ -329,7 +331,7 @@ void gf_tcp_peer_init(struct gf_tcp_peer *peer);
 /* Closes all connections; its requests are the caller's to end. */
 void gf_tcp_peer_close(struct gf_tcp_peer *peer);
 /* A connection has ended, with an errno or 0. Nothing is written any more; what has arrived is
- * still read. */
+ * still read. One that its other end gives up before its first word is forgotten instead. */
 void gf_tcp_stream_ended(struct gf_tcp_stream *stream, int error);
 /* The peer broke a rule of the protocol, or bytes were damaged: its requests end at once, and the
  * link has failed. */

@@ -1,13 +1,16 @@
 /* Messages of the socket link: all sizes, in any order, by credit and without, over one stream and
  * over several.
  * suite: slow */
+#include "drivers/tcp/data_state.h"
 #include "drivers/tcp/link_tcp_state.h"
+#include "drivers/tcp/socket.h"
 #include "firmware-tests/support/suite.h"
 #include "firmware-tests/support/tcp_ranks.h"
 
 #include <linux/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 /* All sizes, both ways between all, receives posted before or after, and last one first. */
 TEST(messages_of_all_sizes_arrive)
@@ -299,4 +302,118 @@ TEST(a_message_wakes_a_sleeper_and_nothing_else_does)
         }
         tcp_ranks_close();
     }
+}
+
+/* ---- ranks that dial each other ---- */
+
+static unsigned char endpoints[2][TCP_ENDPOINT_BYTES_MAX];
+static size_t endpoint_bytes[2];
+
+static struct gf_tcp_link *dialling(uint32_t rank)
+{
+    return (struct gf_tcp_link *)tcp_ranks[rank].link;
+}
+
+static void dialling_open(void)
+{
+    tcp_begin();
+    tcp_setup.adopts = false;
+    tcp_setup.transports = tcp_setup.devices = "";
+    tcp_setup.address = "127.0.0.1:7117";
+    tcp_setup.keepalive_ns = UINT64_C(5000000000);
+    tcp_world = 2;
+    for (uint32_t r = 0; r < 2; r++) {
+        tcp_rank_open(r);
+        dialling(r)->gone_ns = TCP_GONE_NS;
+        assert_int_equal(gf_link_tcp.endpoint(tcp_ranks[r].link, endpoints[r], &endpoint_bytes[r]),
+                         GF_OK);
+    }
+}
+
+/* A poll of its connections after a while in which it did nothing else. */
+static gf_status rank_connects(uint32_t rank)
+{
+    usleep(1000);
+    return gf_link_tcp.connect(tcp_ranks[rank].link, 1 - rank, endpoints[1 - rank],
+                               endpoint_bytes[1 - rank]);
+}
+
+static void dialling_meet(void)
+{
+    gf_status met[2] = {GF_AGAIN, GF_AGAIN};
+    for (int i = 0; (i < 5000) && ((met[0] == GF_AGAIN) || (met[1] == GF_AGAIN)); i++)
+        for (uint32_t r = 0; r < 2; r++) {
+            met[r] = rank_connects(r);
+            if (met[r] < 0) fail_msg("rank %u: %s", r, tcp_ranks[r].link->fault.text);
+        }
+    assert_int_equal(met[0], GF_OK);
+    assert_int_equal(met[1], GF_OK);
+}
+
+/* Rank 1 does not poll until rank 0 has four attempts open. Then it answers the oldest, and it is
+ * rank 0 that does not poll (it was stopped, or has no core) until the next attempt is due, which
+ * takes the place of the oldest. */
+TEST(ranks_that_are_late_one_after_the_other_meet)
+{
+    dialling_open();
+    struct dial *dial = &dialling(0)->data->dials[0];
+    for (int i = 0; i < 4; i++) {
+        dial->next_ns = 0;
+        assert_int_equal(rank_connects(0), GF_AGAIN);
+    }
+    assert_int_equal(dial->tried, 4);
+    for (int i = 0; (i < 10) && (dialling(1)->peers[0].open_count == 0); i++) {
+        assert_int_equal(rank_connects(1), GF_AGAIN); /* NONCE, then ANSWER */
+        if (dialling(1)->peers[0].open_count == 0)
+            assert_int_equal(rank_connects(0), GF_AGAIN); /* HELLO */
+    }
+    assert_int_equal(dialling(1)->peers[0].open_count, 1);
+    dial->next_ns = 0;
+    dialling_meet();
+    assert_int_equal(dial->tried, 4); /* it was that connection */
+    tcp_ranks_close();
+}
+
+/* Rank 0 replaces what it was answered, which it has not heard. */
+static void answered_resets(void)
+{
+    struct dial *dial = &dialling(0)->data->dials[0];
+    for (uint32_t i = 0; i < HANDSHAKE_ATTEMPTS_MAX; i++) {
+        if (dial->attempts[i].state != HANDSHAKE_ATTEMPT_ANSWER) continue;
+        gf_socket_reset(&dial->attempts[i].fd);
+        dial->attempts[i].state = HANDSHAKE_ATTEMPT_FREE;
+    }
+    dial->next_ns = 0;
+}
+
+/* .. and where the ANSWER was still on its way when the attempt was replaced. */
+TEST(a_connection_that_ends_before_its_first_word_is_made_again)
+{
+    dialling_open();
+    while (dialling(1)->peers[0].open_count == 0) {
+        assert_int_equal(rank_connects(0), GF_AGAIN);
+        assert_int_equal(rank_connects(1), GF_AGAIN);
+    }
+    answered_resets();
+    dialling_meet();
+    assert_int_equal(tcp_send(0, 1, 0, 7, tcp_out[0][0], 100000), GF_OK);
+    assert_int_equal(tcp_recv(1, 0, 0, 7, tcp_in[1][0], 100000), GF_OK);
+    assert_int_equal(tcp_end(1, 0), GF_OK);
+    assert_int_equal(tcp_end(0, 0), GF_OK);
+    tcp_ranks_close();
+}
+
+/* What ends again and again is no accident: it is told. */
+TEST(a_connection_that_never_stands_is_told)
+{
+    gf_status status = GF_AGAIN;
+    dialling_open();
+    for (int i = 0; (i < 1000) && (status == GF_AGAIN); i++) {
+        (void)rank_connects(0);
+        status = rank_connects(1);
+        if (dialling(1)->peers[0].open_count > 0) answered_resets();
+    }
+    assert_int_equal(status, GF_ERR_LINK);
+    assert_non_null(strstr(tcp_ranks[1].link->fault.text, "Connection reset by peer"));
+    tcp_ranks_close();
 }
