@@ -185,7 +185,8 @@ static const char *refusal(struct gf_data *data, const struct gf_frame_data_hell
     if ((hello->from >= data->world) || (stream >= GF_DATA_STREAMS_MAX))
         return "no such rank or stream";
     if (taker->has(taker->user, hello->from, stream)) return "this stream is here already";
-    if ((dial_of(data, hello->from, stream) != NULL) && (data->rank < hello->from))
+    const struct dial *own = dial_of(data, hello->from, stream);
+    if ((own != NULL) && (data->rank < hello->from) && gf_dial_has_said_hello(own))
         return "this rank dials that one itself";
     return NULL;
 }

@@ -8,8 +8,9 @@
  * covers kind, job, ranks, generation and stream. Nothing follows the ANSWER: from there on the
  * descriptor is the link's.
  *
- * Either end may dial. While a rank dials a peer, the lower rank refuses the other's dial and the
- * higher rank gives its own up, so that one connection stays. */
+ * Either end may dial. While a hello of the lower rank awaits its answer, that rank refuses the
+ * other's dial; before and after that it takes it. Whoever takes a dial gives its own up. So one
+ * connection stays of two that come through, and a dial that does not keeps no other out. */
 #ifndef GF_DATA_H
 #define GF_DATA_H
 

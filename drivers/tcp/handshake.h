@@ -212,6 +212,8 @@ dial_event gf_dial_poll(struct handshake *handshake, struct dial *dial, uint64_t
 dial_event gf_dial_take(struct handshake *handshake, struct dial *dial, uint32_t slot,
                         uint64_t now_ns);
 bool gf_dial_has_attempts(const struct dial *dial);
+/* Does one of them await its answer? The acceptor may have accepted it by now. */
+bool gf_dial_has_said_hello(const struct dial *dial);
 /* Ends all attempts; an acceptor that may have accepted one is told that this process lives. */
 void gf_dial_end(const struct handshake *handshake, struct dial *dial);
 void gf_dial_forked(const struct dial *dial);

@@ -93,6 +93,13 @@ bool gf_dial_has_attempts(const struct dial *dial)
     return false;
 }
 
+bool gf_dial_has_said_hello(const struct dial *dial)
+{
+    for (uint32_t i = 0; i < HANDSHAKE_ATTEMPTS_MAX; i++)
+        if (dial->attempts[i].state == HANDSHAKE_ATTEMPT_ANSWER) return true;
+    return false;
+}
+
 /* The attempt has failed. */
 __attribute__((format(printf, 7, 8))) static dial_event attempt_end(
     const struct handshake *handshake, struct dial *dial, struct attempt *one, uint64_t now_ns,
