@@ -46,13 +46,16 @@ static bool stranger_next(const struct handshake *handshake, struct handshake_po
 bool gf_handshake_next(const struct handshake *handshake, struct handshake_poll *spent,
                        uint32_t *about_out)
 {
-    struct epoll_event events[2];
+    struct epoll_event event;
     if (spent->at_strangers && stranger_next(handshake, spent, about_out)) return true;
     while (spent->events++ < HANDSHAKE_EVENTS_A_POLL) {
-        int count = epoll_wait(handshake->epoll_fd, events, 2, 0);
+        /* The kernel moves all that one call reports behind the others: what was reported and not
+         * served would never be first. */
+        int count = epoll_wait(handshake->epoll_fd, &event, 1, 0);
+        if ((count > 0) && (event.data.u32 == HANDSHAKE_ABOUT_STRANGERS))
+            count = epoll_wait(handshake->epoll_fd, &event, 1, 0);
         if (count <= 0) return false;
-        *about_out =
-            events[(count == 2) && (events[0].data.u32 == HANDSHAKE_ABOUT_STRANGERS)].data.u32;
+        *about_out = event.data.u32;
         if (*about_out != HANDSHAKE_ABOUT_STRANGERS) return true;
         if (spent->strangers > 0) return false;
         if (stranger_next(handshake, spent, about_out)) return true;

@@ -119,7 +119,8 @@ __attribute__((format(printf, 3, 4))) gf_status gf_handshake_because(struct hand
                                                                      gf_status status,
                                                                      const char *format, ...);
 /* The next event of a poll. False: there is none, or the poll had enough. The kernel rotates its
- * list of ready descriptors, so none starves; strangers are served when no other has an event. */
+ * list of ready descriptors, and each is asked for by itself, so none starves; strangers are served
+ * when no other has an event. */
 struct handshake_poll {
     uint32_t events, strangers; /* that this poll has served so far */
     bool at_strangers;

@@ -93,6 +93,30 @@ TEST(a_full_channel_says_so_and_loses_nothing)
     }
 }
 
+/* Of members that always have another frame under way, none keeps the others out. */
+TEST(no_member_that_talks_keeps_another_from_being_heard)
+{
+    for (uint32_t members = 2; members <= 4; members += 2) {
+        uint32_t of[HUB_CONNECTIONS_MAX] = {0};
+        const uint32_t turns = 400 * members;
+        hub_clear();
+        hub_join(members);
+        for (uint32_t turn = 0; turn < turns; turn++) {
+            struct gf_channel_event event;
+            for (uint32_t m = 1; m <= members; m++) {
+                (void)gf_channel_tcp.poll(hub.ends[m], hub_now_ns, &event);
+                for (int i = 0; i < 2; i++) (void)gf_channel_tcp.send(hub.ends[m], 0, m, "talk", 4);
+            }
+            hub_now_ns += HUB_MS;
+            if (gf_channel_tcp.poll(hub.ends[0], hub_now_ns, &event) &&
+                (event.kind == GF_CHANNEL_FRAME))
+                of[event.frame_kind]++;
+        }
+        for (uint32_t m = 1; m <= members; m++) assert_true(of[m] > 300);
+        hub_end();
+    }
+}
+
 TEST(the_wake_descriptor_is_readable_when_there_is_something)
 {
     hub_join(1);
