@@ -177,6 +177,9 @@ static int connect_begin(int fd, const struct gf_addr *to, const struct gf_addr 
     socklen_t own_bytes = sockaddr_of(bind_to, &own);
     socklen_t other_bytes = sockaddr_of(to, &other);
     if (fd < 0) return -1;
+    /* connect() chooses the port then, and may choose one that leads elsewhere already (Linux 4.2;
+     * of IPv6 sockets, too). bind() would take one for this socket alone. */
+    if (bind_to->family != 0) option_set(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
     if ((bind_to->family == 0) || (bind(fd, (const struct sockaddr *)&own, own_bytes) == 0)) {
         if ((connect(fd, (const struct sockaddr *)&other, other_bytes) == 0) ||
             (errno == EINPROGRESS))

@@ -7,9 +7,14 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <net/if.h>
 #include <netinet/tcp.h>
+#include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define ENDS 4u
@@ -506,6 +511,33 @@ TEST(a_port_of_the_setup_that_another_has_is_no_failure)
     }
 }
 
+#define PORTS_FIRST 40000u
+#define PORTS_COUNT 16u
+
+/* In a child, in a network of its own whose system chooses among PORTS_COUNT ports. False: this is
+ * not allowed here. */
+static bool holds_in_a_network_of_few_ports(bool (*what)(void), bool *holds_out)
+{
+    int ended = 0;
+    pid_t child = fork();
+    if (child == 0) {
+        struct ifreq lo = {.ifr_name = "lo", .ifr_flags = IFF_UP};
+        char range[32];
+        int bytes =
+            snprintf(range, sizeof range, "%u %u", PORTS_FIRST, PORTS_FIRST + PORTS_COUNT - 1);
+        if (unshare(CLONE_NEWNET) != 0) _exit(2);
+        int fd = socket(AF_INET, SOCK_DGRAM, 0);
+        int set = open("/proc/sys/net/ipv4/ip_local_port_range", O_WRONLY | O_CLOEXEC);
+        if ((ioctl(fd, SIOCSIFFLAGS, &lo) != 0) || (write(set, range, (size_t)bytes) != bytes))
+            _exit(2);
+        _exit(what() ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &ended, 0), child);
+    assert_true(WIFEXITED(ended));
+    *holds_out = (WEXITSTATUS(ended) == 0);
+    return WEXITSTATUS(ended) != 2;
+}
+
 /* The way to the others is asked of the kernel with a socket: that there is none to be had says
  * nothing of routes. */
 TEST(a_host_without_descriptors_is_no_host_without_a_route)
@@ -541,6 +573,36 @@ TEST(who_dials_early_is_let_in_when_the_generation_begins)
     assert_int_equal(data_dial(0, 1, 0), GF_OK);
     HUB_UNTIL((ends[0].connected == 1) && (ends[1].connected == 1));
     assert_pair(0, 1, 0);
+}
+
+/* Three listeners, and to each nearly as many connections as there are ports. */
+static bool connections_share_ports(const char *ip)
+{
+    struct gf_addr from;
+    assert_true(gf_addr_parse(ip, false, &from));
+    for (uint16_t p = 0; p < 3; p++) {
+        struct gf_addr to = from;
+        to.port = htons((uint16_t)(26000 + p));
+        int listener = gf_socket_listen(&to, ip, &(struct gf_fault){0});
+        if (listener < 0) return from.family == AF_INET6; /* no IPv6 on this machine */
+        for (uint32_t i = 0; i < PORTS_COUNT - 4; i++)
+            if (gf_socket_connect_by(&to, &from, 0, UINT64_C(5000000000)) < 0) return false;
+    }
+    return true;
+}
+
+static bool connections_of_both_families_share_ports(void)
+{
+    return connections_share_ports("127.0.0.1") && connections_share_ports("::1");
+}
+
+/* A rank that dials from the address of its device takes no more local ports than one that does
+ * not: connections are told apart by where they lead to. */
+TEST(connections_from_a_device_share_its_ports)
+{
+    bool holds = false;
+    if (!holds_in_a_network_of_few_ports(connections_of_both_families_share_ports, &holds)) skip();
+    assert_true(holds);
 }
 
 TEST_EACH(hub_clear, data_close)
