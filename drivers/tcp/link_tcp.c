@@ -271,7 +271,9 @@ static bool arm(struct gf_link *link)
 {
     struct gf_tcp_link *tcp = tcp_of(link);
     if (!tcp->is_open || (link->failed != GF_OK)) return false;
-    if (tcp->unasked > 0) events_take(tcp); /* epoll still reports streams that were read */
+    /* epoll still reports streams that were read; and while there are none progress() does not ask,
+     * but a stranger at the listener would wake the sleeper again and again */
+    if ((tcp->unasked > 0) || (tcp->streams_open == 0)) events_take(tcp);
     return (tcp->ready == NULL) && !tcp->data_due;
 }
 

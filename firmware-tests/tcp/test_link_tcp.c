@@ -417,3 +417,22 @@ TEST(a_connection_that_never_stands_is_told)
     assert_non_null(strstr(tcp_ranks[1].link->fault.text, "Connection reset by peer"));
     tcp_ranks_close();
 }
+
+/* A rank that has met nobody yet sleeps on its link, beside a stranger at its port. */
+TEST(a_stranger_at_the_port_keeps_no_rank_awake)
+{
+    static const struct gf_addr anywhere;
+    uint32_t awake = 0;
+    dialling_open();
+    struct gf_link *link = tcp_ranks[0].link;
+    int stranger = gf_socket_connect(&dialling(0)->addrs[0], &anywhere, UINT64_C(1000000000));
+    assert_true(stranger >= 0);
+    for (int i = 0; i < 50; i++) {
+        struct pollfd wake = {.fd = link->wake_fd, .events = POLLIN};
+        (void)gf_link_tcp.progress(link);
+        if (!gf_link_tcp.arm(link) || (poll(&wake, 1, 1) != 0)) awake++;
+    }
+    (void)close(stranger);
+    tcp_ranks_close();
+    assert_in_range(awake, 0, 5);
+}
