@@ -119,6 +119,13 @@ static void out_copy(const struct channel *channel, struct conn *conn, const voi
     conn->out_bytes += bytes;
 }
 
+/* Has the kernel no room now, or, at a unix socket, the host no memory? Then it is tried again: epoll
+ * reports that there is room, which there is at once where memory was lacking. */
+static bool is_for_now(int error)
+{
+    return (error == EAGAIN) || (error == EWOULDBLOCK) || (error == ENOBUFS) || (error == ENOMEM);
+}
+
 static void flush(struct channel *channel, struct conn *conn)
 {
     unsigned char *out = out_of(channel, conn);
@@ -128,7 +135,7 @@ static void flush(struct channel *channel, struct conn *conn)
             send(conn->fd, out + sent, conn->out_bytes - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (part > 0) {
             sent += (uint32_t)part;
-        } else if ((errno == EAGAIN) || (errno == EWOULDBLOCK)) {
+        } else if (is_for_now(errno)) {
             break;
         } else if (errno != EINTR) {
             /* The reading side reports the end, after the last frame that arrived, which may have

@@ -117,6 +117,47 @@ TEST(no_member_that_talks_keeps_another_from_being_heard)
     }
 }
 
+static int refuse_sends; /* so many send() find the host without memory for them .. */
+static int refuse_error; /* .. and say this */
+
+/* In place of libc's. */
+ssize_t send(int fd, const void *data, size_t bytes, int flags)
+{
+    if (refuse_sends > 0) {
+        refuse_sends--;
+        errno = refuse_error;
+        return -1;
+    }
+    return sendto(fd, data, bytes, flags, NULL, 0);
+}
+
+/* At a unix socket the host, or the control group, may lack memory for a moment: what was taken
+ * arrives all the same, and nobody else's frame is needed for it. */
+TEST(a_send_that_the_host_has_no_memory_for_is_repeated_or_told)
+{
+    static const int errors[] = {ENOBUFS, ENOMEM};
+    for (uint32_t row = 0; row < 2 * LENGTH(errors); row++) {
+        const uint32_t from = row % 2;
+        const uint32_t to = 1 - from;
+        hub_clear();
+        hub_join(1);
+        struct pollfd wake = {.fd = gf_channel_tcp.wake_fd(hub.ends[from]), .events = POLLIN};
+        for (int i = 0; i < 100; i++) hub_turn();
+        refuse_sends = 3;
+        refuse_error = errors[row / 2];
+        assert_int_equal(gf_channel_tcp.send(hub.ends[from], 0, 7, "word", 4), GF_OK);
+        assert_false(gf_channel_tcp.flushed(hub.ends[from]));
+        assert_int_equal(poll(&wake, 1, 1000), 1); /* a sleeper is woken for it */
+        for (int i = 0; (i < 1000) && (heard[to].frames == 0); i++) hub_turn();
+        refuse_sends = 0;
+        assert_int_equal(heard[to].frames, 1);
+        assert_int_equal(heard[to].last_kind, 7);
+        assert_true(gf_channel_tcp.flushed(hub.ends[from]));
+        assert_int_equal(heard[from].ended + heard[to].ended, 0);
+        hub_end();
+    }
+}
+
 TEST(the_wake_descriptor_is_readable_when_there_is_something)
 {
     hub_join(1);
