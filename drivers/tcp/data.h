@@ -37,7 +37,7 @@ void gf_data_init(struct gf_data *data, const struct gf_link_setup *setup);
 /* From here on connections of this generation are accepted, at *addr_out and at that port of
  * setup.data_addrs, if the dialler proves the new secret_out[GF_DATA_SECRET_BYTES]; those of the
  * generation before are refused. taker is the caller's until end(). An error, in fault():
- * this host has no port to listen at, or not one that is free at all those addresses. */
+ * this host has no port to listen at, or none was found that is free at all those addresses. */
 gf_status gf_data_begin(struct gf_data *data, uint32_t generation, uint32_t rank, uint32_t world,
                         const struct gf_data_taker *taker, unsigned char *secret_out,
                         struct gf_addr *addr_out);

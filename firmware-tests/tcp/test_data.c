@@ -511,6 +511,51 @@ TEST(a_port_of_the_setup_that_another_has_is_no_failure)
     }
 }
 
+/* Another process has every second port at the second address only. False: the end does not open,
+ * or not at a port that is free at both. */
+static bool opens_beside(const char *ports, uint16_t first, uint16_t count)
+{
+    struct gf_addr at;
+    int fds[16];
+    bool opened = false;
+    assert_true(gf_addr_parse("127.0.0.2", false, &at) && (count <= LENGTH(fds)));
+    for (uint16_t i = 0; i < count; i++) {
+        at.port = htons((uint16_t)(first + i));
+        fds[i] = (i % 2 == 0) ? gf_socket_listen(&at, "another's", &(struct gf_fault){0}) : -1;
+    }
+    at.port = 0;
+    world = 2;
+    end_open(1);
+    ends[1].setup.ports = ports;
+    ends[1].setup.data_addrs[0] = at;
+    if (begin_try(1, 1) == GF_OK) {
+        struct gf_addr own = {.family = 0};
+        opened = (ends[1].data->device_fds[0] >= 0) &&
+                 gf_addr_of_fd(ends[1].data->device_fds[0], false, &own) &&
+                 (own.port == ends[1].addr.port) &&
+                 (gf_data_poll(ends[1].data, hub_now_ns) == GF_OK);
+    }
+    data_close();
+    for (uint16_t i = 0; i < count; i++)
+        if (fds[i] >= 0) (void)close(fds[i]);
+    return opened;
+}
+
+/* Of ten ports half are taken at one address: one of the others is free at both. */
+TEST(a_port_that_another_has_at_one_address_is_passed_over)
+{
+    for (uint16_t round = 0; round < 8; round++) {
+        struct gf_addr at;
+        char ports[32];
+        hub_clear();
+        assert_true(gf_socket_address_parse(hub.address, &at, &(struct gf_fault){0}));
+        uint16_t first = ntohs(at.port);
+        if (first > 65000) first = 65000;
+        (void)snprintf(ports, sizeof ports, "%u-%u", first, first + 9u);
+        assert_true(opens_beside(ports, (uint16_t)(first + round % 2), 9));
+    }
+}
+
 #define PORTS_FIRST 40000u
 #define PORTS_COUNT 16u
 
@@ -536,6 +581,20 @@ static bool holds_in_a_network_of_few_ports(bool (*what)(void), bool *holds_out)
     assert_true(WIFEXITED(ended));
     *holds_out = (WEXITSTATUS(ended) == 0);
     return WEXITSTATUS(ended) != 2;
+}
+
+static bool opens_at_a_port_of_the_systems(void)
+{
+    for (uint16_t round = 0; round < 8; round++)
+        if (!opens_beside(NULL, (uint16_t)(PORTS_FIRST + round % 2), PORTS_COUNT - 1)) return false;
+    return true;
+}
+
+TEST(so_is_one_of_the_systems_choice)
+{
+    bool holds = false;
+    if (!holds_in_a_network_of_few_ports(opens_at_a_port_of_the_systems, &holds)) skip();
+    assert_true(holds);
 }
 
 /* The way to the others is asked of the kernel with a socket: that there is none to be had says
