@@ -119,8 +119,8 @@ static void out_copy(const struct channel *channel, struct conn *conn, const voi
     conn->out_bytes += bytes;
 }
 
-/* Has the kernel no room now, or, at a unix socket, the host no memory? Then it is tried again: epoll
- * reports that there is room, which there is at once where memory was lacking. */
+/* Has the kernel no room now, or, at a unix socket, the host no memory? Then it is tried again:
+ * epoll reports that there is room, which there is at once where memory was lacking. */
 static bool is_for_now(int error)
 {
     return (error == EAGAIN) || (error == EWOULDBLOCK) || (error == ENOBUFS) || (error == ENOMEM);

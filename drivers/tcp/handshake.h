@@ -20,8 +20,9 @@
  *                                                           attempts end
  *
  * An unanswered attempt stays open, and after a while the next one begins. Where all are open, the
- * oldest is replaced, unless its answer has come and was not read yet. Bytes that are no handshake end their own attempt only. So silence proves
- * nothing, and a stranger that sends a nonce and then nothing counts as silent.
+ * oldest is replaced, unless its answer has come and was not read yet. Bytes that are no handshake
+ * end their own attempt only. So silence proves nothing, and a stranger that sends a nonce and then
+ * nothing counts as silent.
  *
  * The acceptor (handshake_accept.c): a connection that has proven nothing yet has a pending slot
  * with room for one hello. Slots are shared among source addresses: where none is free, the
