@@ -13,9 +13,17 @@
 #define JOBS_MAX 3
 
 /* A launcher that another one has started (mpirun or torchrun in a job of Slurm's) hands on what
- * that has set: the inner one stands before the outer one. Ours decides by any of its names. Of the
- * others it is the first of which most are set: a script may set WORLD_SIZE alone, and PMI under
- * srun has no local rank.
+ * that has set: the inner one stands before the outer one. So one row is read, by one rule, which
+ * launcher_find() follows and gradientflow.cfg(5) states:
+ *
+ * 1. Ours, if any of its names is set.
+ * 2. Else the first row whose rank and world are set: a script may set WORLD_SIZE alone.
+ * 3. If that row has no local rank, a script may have written it, and a shell may have kept it from
+ *    another job. Then each later row is asked what it says to these two numbers (say_of()): the
+ *    same, and it is read if it has a local rank (PMI under srun); nothing, as it is the batch
+ *    script's or of one rank, in which several were started; or others, which is refused. A row of
+ *    one rank gives way to one of several likewise.
+ * 4. If no row has both, the first that has one of them, and that is refused.
  *
  * job: what the launcher says alike to all ranks of a job and to no other job. What one of them
  * says may be no id (is_id()), and a word that a user chose may be in use twice (--rdzv-id=100 of a
@@ -186,22 +194,6 @@ static const char *world_of(const struct launcher *launcher)
     return launcher->world[0];
 }
 
-static const struct launcher *launcher_find(void)
-{
-    const struct launcher *found = NULL;
-    int most = 0;
-    for (size_t i = 0; (i < LAUNCHER_COUNT) && (found != LAUNCHER_OWN); i++) {
-        const struct launcher *one = &launchers[i];
-        int set = (variable(one->rank) != NULL) + (variable(world_of(one)) != NULL);
-        if ((one->wants != NULL) && ((variable(one->wants) == NULL) || (set < 2))) continue;
-        if (set == 2) set += (variable(one->local) != NULL);
-        if (set <= most) continue;
-        found = one;
-        most = set;
-    }
-    return found;
-}
-
 /* A script for sbatch is a process with the number of ranks that srun is to start: it is of no
  * step, or of one whose number is above all that steps have. */
 static bool is_batch_script(const struct launcher *launcher)
@@ -211,6 +203,62 @@ static bool is_batch_script(const struct launcher *launcher)
     return (launcher == LAUNCHER_SLURM) && (variable("SLURM_JOB_ID") != NULL) &&
            (variable("SLURM_PROCID") != NULL) && (strcmp(variable("SLURM_PROCID"), "0") == 0) &&
            ((step == NULL) || !decimal_parse(step, UINT32_MAX - 16, &number));
+}
+
+/* Are rank and world set? */
+static bool is_complete(const struct launcher *launcher)
+{
+    return ((launcher->wants == NULL) || (variable(launcher->wants) != NULL)) &&
+           (variable(launcher->rank) != NULL) && (variable(world_of(launcher)) != NULL);
+}
+
+static bool same_number(const char *a, const char *b)
+{
+    uint64_t first = 0;
+    uint64_t second = 0;
+    return decimal_parse(a, UINT32_MAX, &first) && decimal_parse(b, UINT32_MAX, &second) &&
+           (first == second);
+}
+
+static bool is_of_one(const struct launcher *launcher)
+{
+    return same_number(variable(world_of(launcher)), "1");
+}
+
+/* What a later row says to one that has no local rank, both complete. */
+typedef enum launcher_say { SAYS_NOTHING, SAYS_SAME, SAYS_SEVERAL, SAYS_OTHERS } launcher_say;
+
+static launcher_say say_of(const struct launcher *later, const struct launcher *first)
+{
+    if (is_batch_script(later)) return SAYS_NOTHING;
+    if (same_number(variable(later->rank), variable(first->rank)) &&
+        same_number(variable(world_of(later)), variable(world_of(first))))
+        return SAYS_SAME;
+    if (is_of_one(later)) return SAYS_NOTHING;
+    return is_of_one(first) ? SAYS_SEVERAL : SAYS_OTHERS;
+}
+
+/* The row that is read, or NULL. *against_out: the one that says other numbers, or NULL. */
+static const struct launcher *launcher_find(const struct launcher **against_out)
+{
+    const struct launcher *found = NULL;
+    const struct launcher *partial = NULL;
+    *against_out = NULL;
+    for (size_t i = 0; i < LAUNCHER_COUNT; i++) {
+        const struct launcher *one = &launchers[i];
+        bool is_set = (variable(one->rank) != NULL) || (variable(world_of(one)) != NULL);
+        if (is_set && (one == LAUNCHER_OWN)) return one;
+        if (!is_complete(one)) {
+            if ((partial == NULL) && is_set && (one->wants == NULL)) partial = one;
+            continue;
+        }
+        launcher_say say = (found != NULL) ? say_of(one, found) : SAYS_SEVERAL;
+        if (say == SAYS_OTHERS) *against_out = one;
+        if ((say == SAYS_SEVERAL) || ((say == SAYS_SAME) && (variable(one->local) != NULL)))
+            found = one;
+        if ((say == SAYS_OTHERS) || (variable(found->local) != NULL)) return found;
+    }
+    return (found != NULL) ? found : partial;
 }
 
 /* Rank and world of the launcher's. */
@@ -229,6 +277,18 @@ static gf_status launcher_check(const struct launcher *launcher, struct gf_fault
                         "SLURM_STEP_ID is not: this is the batch script itself, and srun starts "
                         "the ranks; for one process alone unset SLURM_PROCID and SLURM_NTASKS",
                         variable(world));
+}
+
+static gf_status numbers_refuse(const struct launcher *launcher, const struct launcher *against,
+                                struct gf_fault *fault_out)
+{
+    return gf_fault_set(fault_out, GF_ERR_CONFIG, GF_RANK_NONE, "", 0,
+                        "environment: %s=%.10s and %s=%.10s are set, and %s=%.10s and %s=%.10s, "
+                        "too: unset those that did not start this rank, or set GF_RANK and "
+                        "GF_WORLD",
+                        launcher->rank, variable(launcher->rank), world_of(launcher),
+                        variable(world_of(launcher)), against->rank, variable(against->rank),
+                        world_of(against), variable(world_of(against)));
 }
 
 /* Never torchrun's own port, where its store listens. */
@@ -302,13 +362,15 @@ static gf_status own_get(struct gf_identity *identity, struct gf_fault *fault_ou
 bool gf_identity_get(struct gf_identity *identity_out, struct gf_fault *fault_out)
 {
     static const char ranks[] = "a number of ranks";
-    const struct launcher *launcher = launcher_find();
+    const struct launcher *against = NULL;
+    const struct launcher *launcher = launcher_find(&against);
     struct gf_identity identity = {0};
     uint64_t rank = 0;
     uint64_t world = 0;
     uint64_t most = 0;
     *fault_out = (struct gf_fault){0};
     if (launcher == NULL) return false;
+    if ((against != NULL) && (numbers_refuse(launcher, against, fault_out) < 0)) return false;
     if (launcher_check(launcher, fault_out) < 0) return false;
     if ((number_get(world_of(launcher), ranks, 1, GF_WORLD_MAX, &world, fault_out) < 0) ||
         (number_get("GF_WORLD_MAX", ranks, world, GF_WORLD_MAX, &most, fault_out) < 0))
@@ -364,7 +426,8 @@ bool gf_identity_sign(char text_out[GF_IDENTITY_SIGN_BYTES])
 
 bool gf_identity_around(char text_out[GF_IDENTITY_SIGN_BYTES])
 {
-    const struct launcher *found = launcher_find();
+    const struct launcher *against = NULL;
+    const struct launcher *found = launcher_find(&against);
     uint64_t world = 0;
     if ((found == NULL) || (found == LAUNCHER_OWN) || (variable(found->rank) == NULL)) return false;
     if (is_batch_script(found)) return false;
@@ -373,6 +436,43 @@ bool gf_identity_around(char text_out[GF_IDENTITY_SIGN_BYTES])
     (void)snprintf(text_out, GF_IDENTITY_SIGN_BYTES, "%s=%.10s and %s=%.10s are set", found->rank,
                    variable(found->rank), world_of(found), count);
     return true;
+}
+
+/* Of a process that `found` calls the only one: does this sign say that there are several? */
+static bool sign_says_several(const struct sign *sign, const struct launcher *found)
+{
+    const char *value = variable(sign->variable);
+    const char *size = variable(sign->size);
+    uint64_t number = 0;
+    if ((value == NULL) || (strncmp(sign->variable, "GF_", 3) == 0)) return false;
+    if ((strcmp(sign->variable, found->rank) == 0) || (strcmp(sign->variable, found->local) == 0))
+        return false;
+    if ((size != NULL) && decimal_parse(size, UINT32_MAX, &number) && (number > 1)) return true;
+    return decimal_parse(value, UINT32_MAX, &number) && (number > 0);
+}
+
+static bool alone_say(char *text_out, const struct launcher *found, const char *name)
+{
+    (void)snprintf(text_out, GF_IDENTITY_SIGN_BYTES,
+                   "%s=%.20s is set, and %s=%.10s and %s=1 were read: set GF_RANK and GF_WORLD to "
+                   "what is meant",
+                   name, variable(name), found->rank, variable(found->rank), world_of(found));
+    return true;
+}
+
+bool gf_identity_alone(char text_out[GF_IDENTITY_SIGN_BYTES])
+{
+    const struct launcher *against = NULL;
+    const struct launcher *found = launcher_find(&against);
+    if ((found == NULL) || (found == LAUNCHER_OWN) || (against != NULL)) return false;
+    if (!is_complete(found) || !is_of_one(found)) return false;
+    for (size_t i = 0; i < LAUNCHER_COUNT; i++)
+        if (is_complete(&launchers[i]) && (say_of(&launchers[i], found) == SAYS_SEVERAL))
+            return alone_say(text_out, found, world_of(&launchers[i]));
+    for (size_t i = 0; i < sizeof signs / sizeof signs[0]; i++)
+        if (sign_says_several(&signs[i], found))
+            return alone_say(text_out, found, signs[i].variable);
+    return false;
 }
 
 uint32_t gf_identity_local(uint32_t rank)

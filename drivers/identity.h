@@ -32,10 +32,12 @@ struct gf_identity {
 #define GF_MASTER_PORT_LAST 25999u
 
 /* GF_RANK/GF_WORLD/GF_JOB/GF_ADDRESS/GF_REJOIN/GF_COORDINATOR first, then torchrun, Open MPI, PMI,
- * Slurm, PMIx.
+ * Slurm, PMIx: the first whose rank and world are set. One without a local rank is held against
+ * those behind it: the same numbers with a local rank are taken instead, a world of 1 and a batch
+ * script give way to several ranks, and other numbers are refused.
  * True: a launcher has started this process, as *identity_out says. False, and *identity_out is
  * untouched: no launcher's names are set, and *fault_out is empty; or its code is GF_ERR_CONFIG:
- * they are malformed (a rank that is no number, or not below the world) or name a process that no
+ * they are malformed (a rank that is no number, or not below the world), disagree, or name a process that no
  * launcher has started (a batch script). */
 bool gf_identity_get(struct gf_identity *identity_out, struct gf_fault *fault_out);
 
@@ -55,6 +57,10 @@ bool gf_identity_sign(char text_out[GF_IDENTITY_SIGN_BYTES]);
 /* Has another launcher started this process as one of several? "RANK=0 and WORLD_SIZE=2 are
  * set". */
 bool gf_identity_around(char text_out[GF_IDENTITY_SIGN_BYTES]);
+/* Has a launcher started this process as the only one, and does something else say that it is one
+ * of several? Then N jobs of one rank may be what was started. "SLURM_NTASKS=4 is set, and RANK=0
+ * and WORLD_SIZE=1 were read: ..". */
+bool gf_identity_alone(char text_out[GF_IDENTITY_SIGN_BYTES]);
 
 /* The same of a process that has no identity yet: the launcher's word, or `rank`. */
 uint32_t gf_identity_local(uint32_t rank);

@@ -494,6 +494,149 @@ static struct gf_identity identity_of(const char *const *set)
     return identity;
 }
 
+/* ---- two launchers in one environment ---- */
+
+/* Rows of gradientflow.cfg(5), inner ones first. */
+static const struct row {
+    const char *rank, *world, *local, *wants;
+} rows_read[] = {
+    {"RANK", "WORLD_SIZE", "LOCAL_RANK", NULL},
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", NULL},
+    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", NULL},
+    {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", NULL},
+    {"PMIX_RANK", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "PMIX_NAMESPACE"},
+};
+enum { ROW_OMPI = 1, ROW_SLURM = 3, ROW_PMIX = 4 };
+
+typedef enum taken { FIRST, LATER, NEITHER } taken;
+
+/* What two rows say, and which is read. */
+static const struct pair_case {
+    const char *first_rank, *first_world, *later_rank, *later_world;
+    bool first_local, later_local, is_script;
+    taken expect;
+    bool is_doubted; /* gf_identity_alone() */
+} pair_cases[] = {
+    /* the inner launcher has a local rank: the one around it says nothing */
+    {"1", "4", "1", "4", true, true, false, FIRST, false},
+    {"5", "8", "1", "2", true, true, false, FIRST, false},
+    {"1", "4", "0", "1", true, true, false, FIRST, false},
+    {"1", "4", "0", "4", true, true, true, FIRST, false},
+    {"0", "1", "2", "4", true, true, false, FIRST, true},
+    {"0", "1", "0", "4", true, true, true, FIRST, false},
+    {"0", "1", "0", "1", true, true, false, FIRST, false},
+    /* it has none: a script has set it, or left it */
+    {"1", "4", "1", "4", false, true, false, LATER, false},
+    {"1", "4", "1", "4", false, false, false, FIRST, false},
+    {"1", "2", "0", "1", false, true, false, FIRST, false},
+    {"0", "2", "0", "1", false, true, false, FIRST, false},
+    {"1", "2", "0", "1", false, false, false, FIRST, false},
+    {"1", "4", "0", "4", false, true, true, FIRST, false},
+    {"0", "4", "0", "4", false, true, true, FIRST, false},
+    {"0", "1", "2", "4", false, true, false, LATER, false},
+    {"0", "1", "2", "4", false, false, false, LATER, false},
+    {"0", "4", "2", "4", false, true, false, NEITHER, false},
+    {"1", "2", "1", "4", false, true, false, NEITHER, false},
+    {"1", "2", "1", "4", false, false, false, NEITHER, false},
+    {"x", "2", "1", "2", false, true, false, NEITHER, false},
+};
+
+static void row_set(const struct row *row, const char *rank, const char *world, bool has_local)
+{
+    assert_int_equal(setenv(row->rank, rank, 1), 0);
+    assert_int_equal(setenv(row->world, world, 1), 0);
+    if (has_local) assert_int_equal(setenv(row->local, "0", 1), 0);
+    if (row->wants != NULL) assert_int_equal(setenv(row->wants, "a.job", 1), 0);
+}
+
+static void pair_check(const struct pair_case *c, const struct row *first, const struct row *later)
+{
+    struct gf_identity identity = {.rank = 77};
+    struct gf_fault fault = {0};
+    char both[240];
+    char sign[GF_IDENTITY_SIGN_BYTES];
+    environment_set((const char *const[8]){NULL});
+    row_set(first, c->first_rank, c->first_world, c->first_local);
+    row_set(later, c->later_rank, c->later_world, c->later_local);
+    if (c->is_script) assert_int_equal(setenv("SLURM_JOB_ID", "7", 1), 0);
+    int status = identity_get(&identity, &fault);
+    if (c->expect == NEITHER) {
+        (void)snprintf(both, sizeof both, "%s=%s and %s=%s are set, and %s=%s and %s=%s, too",
+                       first->rank, c->first_rank, first->world, c->first_world, later->rank,
+                       c->later_rank, later->world, c->later_world);
+        assert_int_equal(status, GF_ERR_CONFIG);
+        if (strstr(fault.text, both) == NULL) fail_msg("'%s', not '%s'", fault.text, both);
+    } else {
+        const struct row *read = (c->expect == FIRST) ? first : later;
+        if (status != GF_OK) fail_msg("%s", fault.text);
+        assert_string_equal(identity.source, read->rank);
+        assert_int_equal(identity.rank, atoi(getenv(read->rank)));
+        assert_int_equal(identity.world, atoi(getenv(read->world)));
+    }
+    assert_int_equal(gf_identity_alone(sign), c->is_doubted);
+    if (c->is_doubted) assert_non_null(strstr(sign, later->world));
+}
+
+TEST(of_two_launchers_one_row_is_read_or_none)
+{
+    for (size_t first = 0; first < LENGTH(rows_read); first++)
+        for (size_t later = first + 1; later < LENGTH(rows_read); later++)
+            for (size_t i = 0; i < LENGTH(pair_cases); i++) {
+                const struct pair_case *c = &pair_cases[i];
+                /* PMIx has its size and local rank of these two */
+                if ((later == ROW_PMIX) && ((first == ROW_OMPI) || (first == ROW_SLURM))) continue;
+                if (c->is_script && (later != ROW_SLURM)) continue;
+                pair_check(c, &rows_read[first], &rows_read[later]);
+            }
+}
+
+/* RANK of a script that mpirun has started by its own numbers, in salloc's shell of 4 tasks. */
+TEST(of_three_launchers_the_innermost_with_a_local_rank_is_read)
+{
+    static const char *const set[8] = {"RANK=1",
+                                       "WORLD_SIZE=2",
+                                       "OMPI_COMM_WORLD_RANK=1",
+                                       "OMPI_COMM_WORLD_SIZE=2",
+                                       "OMPI_COMM_WORLD_LOCAL_RANK=1",
+                                       "SLURM_PROCID=0",
+                                       "SLURM_NTASKS=4",
+                                       "SLURM_LOCALID=0"};
+    struct gf_identity identity;
+    struct gf_fault fault = {0};
+    environment_set(set);
+    assert_int_equal(identity_get(&identity, &fault), GF_OK);
+    assert_string_equal(identity.source, "OMPI_COMM_WORLD_RANK");
+}
+
+/* Flux, or pods of a job, in an allocation of one task: that launcher's numbers are read, and are
+ * those of somebody else. */
+TEST(one_of_one_is_doubted_where_something_else_says_several)
+{
+    static const struct {
+        const char *set[8];
+        const char *text; /* NULL: no doubt */
+    } rows[] = {
+        {{"SLURM_PROCID=0", "SLURM_NTASKS=1", "FLUX_TASK_RANK=0", "FLUX_JOB_SIZE=4"},
+         "FLUX_TASK_RANK=0 is set, and SLURM_PROCID=0 and SLURM_NTASKS=1 were read"},
+        {{"RANK=0", "WORLD_SIZE=1", "JOB_COMPLETION_INDEX=1"}, "JOB_COMPLETION_INDEX=1 is set"},
+        {{"PMI_RANK=0", "PMI_SIZE=1", "HOROVOD_RANK=1"}, "HOROVOD_RANK=1 is set"},
+        {{"SLURM_PROCID=0", "SLURM_NTASKS=1", "PMIX_RANK=1"}, "PMIX_RANK=1 is set"},
+        {{"SLURM_PROCID=0", "SLURM_NTASKS=1", "LOCAL_RANK=1"}, "LOCAL_RANK=1 is set"},
+        {{"SLURM_PROCID=0", "SLURM_NTASKS=1", "FLUX_TASK_RANK=0", "FLUX_JOB_SIZE=1"}, NULL},
+        {{"RANK=0", "WORLD_SIZE=1", "LOCAL_RANK=0", "JOB_COMPLETION_INDEX=0"}, NULL},
+        {{"SLURM_PROCID=0", "SLURM_NTASKS=1", "GF_JOB=5", "GF_ADDRESS=10.0.0.1:7117"}, NULL},
+        {{"SLURM_PROCID=0", "SLURM_NTASKS=2", "FLUX_TASK_RANK=0", "FLUX_JOB_SIZE=4"}, NULL},
+        {{"GF_RANK=0", "GF_WORLD=1", "SLURM_PROCID=1", "SLURM_NTASKS=2", "FLUX_TASK_RANK=1"}, NULL},
+        {{NULL}, NULL},
+    };
+    char text[GF_IDENTITY_SIGN_BYTES];
+    for (size_t i = 0; i < LENGTH(rows); i++) {
+        environment_set(rows[i].set);
+        assert_int_equal(gf_identity_alone(text), rows[i].text != NULL);
+        if ((rows[i].text != NULL) && (strstr(text, rows[i].text) == NULL)) fail_msg("'%s'", text);
+    }
+}
+
 /* torchrun says "none" in each job that was given no --rdzv-id: then where its store is tells jobs
  * apart. All ranks of a job are told that alike. */
 TEST(words_that_are_no_id_are_none)

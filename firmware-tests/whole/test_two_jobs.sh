@@ -139,6 +139,11 @@ alone() { # TEXT VARIABLE=VALUE.. COMMAND..
 check "a_launcher_that_is_not_read_is_named" alone \
     "warn.*FLUX_TASK_RANK=1 is of Flux, which is not read: .* to FLUX_JOB_SIZE; .* rank 0 of 1" \
     FLUX_TASK_RANK=1 FLUX_JOB_SIZE=2 "$who" 1 config/local.cfg
+one_task="SLURM_JOB_ID=5 SLURM_STEP_ID=0 SLURM_PROCID=0 SLURM_NTASKS=1 SLURM_LOCALID=0"
+# shellcheck disable=SC2086
+check "also_in_an_allocation_of_one_task" alone \
+    "warn.*FLUX_TASK_RANK=1 is set, and SLURM_PROCID=0 and SLURM_NTASKS=1 were .* rank 0 of 1" \
+    $one_task FLUX_TASK_RANK=1 FLUX_JOB_SIZE=2 "$who" 1 config/local.cfg
 check "so_is_an_address_for_several" alone \
     "warn.*rank 0 of 1 .* beside a rendezvous.address for several \(10.9.9.9:7117\)" \
     LC_ALL=C "$who" 1 - rendezvous.insecure=true rendezvous.address=10.9.9.9:7117
@@ -155,6 +160,18 @@ preflight() { # TEXT VARIABLE..: gf-check fails
 }
 check "gf_check_fails_there" preflight \
     "^fail +launcher +JOB_COMPLETION_INDEX=1 is of an indexed job of Kube" JOB_COMPLETION_INDEX=1
+# shellcheck disable=SC2086
+check "and_where_a_launcher_around_it_says_one_rank" preflight \
+    "^fail +launcher +FLUX_TASK_RANK=1 is set, and SLURM_PROCID=0 and SLURM_NTASKS=1 were read" \
+    $one_task FLUX_TASK_RANK=1 FLUX_JOB_SIZE=2
+# shellcheck disable=SC2086
+refused "ranks_of_a_script_are_not_the_allocations_one" \
+    "rank 1: the coordinator at .* cannot be reached" \
+    env $one_task RANK=1 WORLD_SIZE=2 "$who" 1 - rendezvous.address=127.0.0.1:$((base + 6)) \
+    rendezvous.join_timeout=300ms
+refused "two_launchers_that_disagree" \
+    "RANK=1 and WORLD_SIZE=2 are set, and SLURM_PROCID=2 and SLURM_NTASKS=4, too: unset" \
+    env RANK=1 WORLD_SIZE=2 SLURM_PROCID=2 SLURM_NTASKS=4 SLURM_LOCALID=0 "$who" 1 -
 refused "gf_run_under_another_launcher" \
     "OMPI_COMM_WORLD_RANK=1 and OMPI_COMM_WORLD_SIZE=2 are set: another launcher" \
     env OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 "$BUILD/gf-run" -n 2 true

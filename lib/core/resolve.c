@@ -159,6 +159,8 @@ static void alone_log(const struct gf_layout *layout)
     if (layout->world_unsaid && gf_identity_sign(sign))
         gf_log_line(&log, GF_LOG_WARN, "%s; this process is now rank 0 of 1 and works by itself",
                     sign);
+    else if (!config->job.ignore_environment && gf_identity_alone(sign))
+        gf_log_line(&log, GF_LOG_WARN, "%s; this process is rank 0 of 1 and works by itself", sign);
     else if (!leads_nowhere(address))
         gf_log_line(&log, GF_LOG_WARN,
                     "this process is rank 0 of 1 and works by itself, beside a rendezvous.address "

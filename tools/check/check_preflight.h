@@ -23,7 +23,8 @@ struct check_job {
     /* by gf-run, srun, mpirun ..: the other ranks are expected to answer */
     bool launched;
     const char *launcher; /* "SLURM_PROCID": what said so; "job.world" of the file */
-    bool has_sign;        /* not launched, and something says that it is one of several */
+    /* not launched, or as the only rank, and something says that it is one of several */
+    bool has_sign;
     char sign[200];
     char name_fault[256]; /* why rendezvous.address is no number; or empty */
     uint64_t deadline_ns; /* how long for each conversation with other ranks */
