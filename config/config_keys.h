@@ -4,6 +4,7 @@
 #define GF_CONFIG_KEYS_H
 
 #include "config/config.h"
+#include "drivers/base/slips.h"
 #include "lib/settings/settings.h"
 
 /* Is `name` the group of some key? */
@@ -15,9 +16,6 @@ bool gf_key_group(const char *name);
 char *gf_key_hint(const char *key, char *text_out);
 char *gf_group_hint(const char *name, bool is_group, char *text_out);
 char *gf_value_hint(const struct gf_setting *setting, const char *value, char *text_out);
-/* Levenshtein's distance: insertions, deletions and replacements; many for words over 48 bytes. */
-#define GF_SLIPS_MAX 2u /* more slips than these make another word */
-unsigned gf_word_slips(const char *a, const char *b);
 
 /* One value over *config, checked against its row; false (and *config as it was) where it is not
  * valid. */

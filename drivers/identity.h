@@ -37,8 +37,8 @@ struct gf_identity {
  * script give way to several ranks, and other numbers are refused.
  * True: a launcher has started this process, as *identity_out says. False, and *identity_out is
  * untouched: no launcher's names are set, and *fault_out is empty; or its code is GF_ERR_CONFIG:
- * they are malformed (a rank that is no number, or not below the world), disagree, or name a process that no
- * launcher has started (a batch script). */
+ * they are malformed (a rank that is no number, or not below the world), disagree, or name a
+ * process that no launcher has started (a batch script). */
 bool gf_identity_get(struct gf_identity *identity_out, struct gf_fault *fault_out);
 
 /* GF_ADDRESS, else `said`, the configuration's, else torchrun's; empty: nobody says one. */

@@ -179,6 +179,21 @@ refused "a_batch_script_is_no_rank" \
     "SLURM_PROCID=0 and SLURM_NTASKS=2 are set .* srun starts the ranks" \
     env SLURM_JOB_ID=5 SLURM_PROCID=0 SLURM_NTASKS=2 "$who" 1 config/local.cfg
 
+# ---- misspelled variables ----
+check "a_misspelled_variable_is_named" alone \
+    "warn.*GF_ADRESS is set, and is not read; did you mean GF_ADDRESS" \
+    GF_RANK=0 GF_WORLD=1 GF_ADRESS=3 "$who" 1 config/local.cfg
+check "gf_check_warns_of_it" alone "^warn +environment +GF_ELASTC is set, .* mean GF_ELASTIC" \
+    GF_ELASTC=1 "$gf_check" config/local.cfg --preflight
+others=$(grep -rhoE --include='*.[ch]' --include='*.sh' --exclude='test_variables.c' \
+    --exclude=test_two_jobs.sh 'getenv\("GF_[A-Z_0-9]+|\bGF_[A-Z_0-9]+=' firmware-tests tools |
+    sed 's/.*(.//; s/=//' | sort -u |
+    grep -vxE 'GF_(RANK|WORLD|LOCAL_RANK|JOB|ADDRESS|DEBUG|COORDINATOR|ELASTIC|REJOIN|WORLD_MAX)')
+check "the_tree_has_others" [ "$(echo "$others" | wc -l)" -gt 20 ]
+# shellcheck disable=SC2046
+check "none_of_them_is_taken_for_one" silent \
+    env $(echo "$others" | sed 's/$/=1/') "$who" 1 config/local.cfg
+
 # A launcher has chosen another host for rank 0 than the one that the address is of.
 refused "rank_0_on_another_host_says_so" \
     "runs here, .*and this host does not have that address .*; torchrun says rank 0's where" \

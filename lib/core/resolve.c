@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "drivers/identity.h"
+#include "drivers/variables.h"
 #include "lib/core/layout.h"
 #include "lib/settings/settings.h"
 
@@ -171,6 +172,17 @@ static void alone_log(const struct gf_layout *layout)
                                          : "");
 }
 
+/* A slip in a variable's name would leave its value unread: this warns of it. */
+static void variables_log(const struct gf_layout *layout)
+{
+    const struct gf_log log = {layout->config.log, layout->config.log_user};
+    char text[GF_VARIABLE_TEXT_BYTES];
+    uint32_t at = 0;
+    if (layout->config.job.ignore_environment) return;
+    for (int i = 0; (i < 8) && gf_variable_odd(&at, text); i++)
+        gf_log_line(&log, GF_LOG_WARN, "environment: %s", text);
+}
+
 /* Without an id of the job two jobs at one address could become one: this warns of it. */
 static void nameless_log(const struct gf_layout *layout)
 {
@@ -214,6 +226,7 @@ static gf_status name_find(struct gf_layout *layout, char *error_out)
 
 gf_status gf_layout_meet(struct gf_layout *layout, char *error_out)
 {
+    variables_log(layout);
     alone_log(layout);
     nameless_log(layout);
     return (layout->config.job.world_max > 1) ? name_find(layout, error_out) : GF_OK;

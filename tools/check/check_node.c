@@ -9,6 +9,7 @@
 #include "tools/check/check_preflight.h"
 #include "drivers/drivers.h"
 #include "drivers/node.h"
+#include "drivers/variables.h"
 #include "lib/settings/settings.h"
 
 extern char **environ;
@@ -25,6 +26,19 @@ static void environment_list(char *text, size_t text_bytes)
         at += (size_t)snprintf(text + at, text_bytes - at, "%s%.*s", at ? ", " : "", (int)length,
                                *variable);
     }
+}
+
+#define VARIABLES_SAID_MAX 8 /* the report has room for these */
+
+/* A warning, as another program may have names like ours. */
+static void variables_say(struct check_report *report)
+{
+    char text[GF_VARIABLE_TEXT_BYTES];
+    uint32_t at = 0;
+    for (int i = 0; (i < VARIABLES_SAID_MAX) && gf_variable_odd(&at, text); i++)
+        check_say(report, "environment", CHECK_WARN,
+                  "set what is read (gradientflow.cfg(5)), and unset what was not meant", "%s",
+                  text);
 }
 
 void check_environment(struct check_report *report, const struct check_job *job)
@@ -47,6 +61,7 @@ void check_environment(struct check_report *report, const struct check_job *job)
     else
         check_say(report, "launcher", CHECK_OK, NULL,
                   "none in the environment; looked at for a world of %u", job->config.job.world);
+    if (job->reads_environment) variables_say(report);
     environment_list(variables, sizeof variables);
     if (variables[0] == '\0') return;
     check_say(

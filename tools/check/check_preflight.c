@@ -90,7 +90,8 @@ int check_job_fill(const struct gf_config *config, const struct gf_tensor *tenso
             job.config.rendezvous.coordinator =
                 identity.is_separate ? GF_COORDINATOR_SEPARATE : GF_COORDINATOR_AT_RANK0;
     }
-    if (!config->job.ignore_environment)
+    job.reads_environment = !config->job.ignore_environment;
+    if (job.reads_environment)
         job.has_sign = job.launched ? gf_identity_alone(job.sign) : gf_identity_sign(job.sign);
     job.local = is_launched ? identity.local : job.config.job.rank;
     job.config.job.ignore_environment = true;

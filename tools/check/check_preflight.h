@@ -22,7 +22,8 @@ struct check_job {
     char need_fault[256];     /* then why */
     /* by gf-run, srun, mpirun ..: the other ranks are expected to answer */
     bool launched;
-    const char *launcher; /* "SLURM_PROCID": what said so; "job.world" of the file */
+    bool reads_environment; /* not job.ignore_environment */
+    const char *launcher;   /* "SLURM_PROCID": what said so; "job.world" of the file */
     /* not launched, or as the only rank, and something says that it is one of several */
     bool has_sign;
     char sign[200];
