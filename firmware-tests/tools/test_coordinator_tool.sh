@@ -35,6 +35,24 @@ nobody_where_the_file_says|1|--status --config $scratch/asked.cfg --job 7|no coo
 no_address_to_ask|2|--status --job 7|ADDRESS of --status, or --config, is missing
 END
 
+# ---- a name that nobody knows: it is said, and a signal ends the wait ----
+unknown=nowhere.invalid:7117
+asked() { # NAME WANTED COMMAND..
+    asked_=$1 wanted_=$2; shift 2
+    "$@" >"$scratch/told" 2>"$scratch/out" &
+    pid_=$!
+    check "${asked_}_says_that_it_asks_again" await 20 grep -q "asked for again" "$scratch/out"
+    kill -TERM $pid_
+    check "${asked_}_ends_by_a_signal" await 10 sh -c "! kill -0 $pid_ 2>/dev/null"
+    kill -KILL $pid_ 2>/dev/null
+    wait $pid_ 2>/dev/null
+    check "${asked_}_ends_with_its_code" same $wanted_ $?
+}
+asked a_coordinator 143 "$coordinator" --listen $unknown --job 3 --world 1 --insecure
+asked a_rank 143 env GF_RANK=1 GF_WORLD=2 GF_ADDRESS=$unknown "$tools/gf-train" $small --steps 2
+asked a_status 143 "$coordinator" --status $unknown --job 3 --insecure
+check "a_status_is_asked_for_for_seconds" said "it is asked for again for 5.0 s"
+
 # ---- one that runs ----
 # begin OPTION..: it listens, as $pid; what it says is in $scratch/log
 begin() {

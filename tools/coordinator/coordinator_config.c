@@ -11,12 +11,18 @@
 #define TEXTS_MAX 5u
 
 /* A name becomes a number here, as the channel takes numbers alone. */
-static int address_resolve(struct gf_config *config, char *error_out)
+static int address_resolve(struct gf_config *config, uint64_t patience_ns, char *error_out)
 {
     char numeric[GF_TEXT_MAX];
     char why[256] = "";
     const char *address = config->rendezvous.address; /* set_all() has set resolve, too */
-    if (config->resolve(address, config->rendezvous.join_timeout_ns, numeric, why) != GF_OK) {
+    gf_status status = config->resolve(address, 0, numeric, why);
+    if (status == GF_AGAIN) {
+        (void)fprintf(stderr, "warning: %.128s: %.200s; it is asked for again for %.1f s\n",
+                      address, why, (double)patience_ns / 1e9);
+        status = config->resolve(address, patience_ns, numeric, why);
+    }
+    if (status != GF_OK) {
         (void)snprintf(error_out, GF_CONFIG_ERROR_BYTES, "%.128s: %.200s", address, why);
         return TOOL_FAILED;
     }
@@ -53,5 +59,8 @@ int coordinator_config(const struct coordinator_given *given, struct gf_config *
     }
     /* without any, too: what is asked of keys together is asked here */
     if (gf_config_set_all(config_out, texts, count, "command line", error_out) != GF_OK) return -1;
-    return address_resolve(config_out, error_out);
+    uint64_t patience_ns = config_out->rendezvous.join_timeout_ns;
+    if ((given->patience_ns != 0) && (given->patience_ns < patience_ns))
+        patience_ns = given->patience_ns;
+    return address_resolve(config_out, patience_ns, error_out);
 }

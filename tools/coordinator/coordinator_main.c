@@ -146,6 +146,8 @@ static bool worlds_find(uint64_t world, uint64_t world_max, struct coordinator_j
     return (job->world != 0) && (job->world_max >= job->world);
 }
 
+#define STATUS_PATIENCE_NS UINT64_C(5000000000) /* somebody sits and waits */
+
 static int program(int argc, char **argv)
 {
     static char error[GF_CONFIG_ERROR_BYTES];
@@ -202,11 +204,12 @@ static int program(int argc, char **argv)
                       asks ? "ADDRESS of --status, or --config," : "--listen", args.usage);
         return TOOL_EXIT_USAGE;
     }
-    signals_catch();
+    given.patience_ns = asks ? STATUS_PATIENCE_NS : 0;
     if ((read = coordinator_config(&given, &job.config, error)) != 0) {
         (void)fail(error);
         return tool_args_exit(read);
     }
+    signals_catch(); /* not before: a name may be asked for until join_timeout */
     if (!job_id_find(id, &job)) return TOOL_EXIT_USAGE;
     job.first_ns = job.config.rendezvous.join_timeout_ns;
     if (asks) return coordinator_show(&job);

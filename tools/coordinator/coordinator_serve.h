@@ -58,10 +58,11 @@ struct coordinator_given {
     const char *join_timeout;
     const char *keepalive;
     bool insecure;
+    uint64_t patience_ns; /* a name is asked for no longer than this; 0: until join_timeout */
 };
 /* The configuration that it says. 0; TOOL_FAILED: the file is wrong, -1: what is said beside it;
  * error_out[GF_CONFIG_ERROR_BYTES] says what. The address may be a name, which is asked for until
- * join_timeout. */
+ * join_timeout, with a warning on stderr; no signal ends that but by default. */
 int coordinator_config(const struct coordinator_given *given, struct gf_config *config_out,
                        char *error_out);
 

@@ -34,6 +34,26 @@ static void signals_catch(void)
     sigaction(SIGTERM, &action, NULL);
 }
 
+#define RESOLVE_PART_NS UINT64_C(1000000000)
+
+static gf_resolve_fn name_resolve; /* that of the configuration */
+
+/* A name is asked for until join_timeout, which may be a day: in parts, between which a signal that
+ * was caught ends it. */
+static gf_status name_resolve_in_parts(const char *address, uint64_t patience_ns, char *numeric_out,
+                                       char *why_out)
+{
+    for (;;) {
+        uint64_t part_ns = (patience_ns < RESOLVE_PART_NS) ? patience_ns : RESOLVE_PART_NS;
+        gf_status status = name_resolve(address, part_ns, numeric_out, why_out);
+        patience_ns -= part_ns;
+        if ((status != GF_AGAIN) || (patience_ns == 0)) return status;
+        if (signal_number == 0) continue;
+        (void)snprintf(why_out, 256, "ended by signal %d", (int)signal_number);
+        return GF_ERR_CONFIG;
+    }
+}
+
 /* Errors are in the context's record, which main prints; only a call without a context has nothing
  * but its log line. */
 static char logged_error[512];
@@ -281,6 +301,8 @@ static int program(int argc, char **argv)
     int result = train_options_read(argc, argv, &options, &config);
     if (result != 0) return tool_args_exit(result);
     signals_catch();
+    name_resolve = config.resolve;
+    if (name_resolve != NULL) config.resolve = name_resolve_in_parts;
     if (options.elastic) train_leave_on_signal();
     config.log = log_take;
     config.log_user = &train;
