@@ -194,9 +194,17 @@ gf_status gf_source_check(const char *text, size_t bytes, const char *origin, ch
         .at = text, .end = text + bytes, .line = 1, .origin = origin, .error_out = error_out};
     gf_status status = GF_OK;
     int line = 1;
+    if (strncmp(text, "\xef\xbb\xbf", 3) == 0)
+        return gf_source_refuse(error_out, origin, line,
+                                "begins with a byte order mark: save it as UTF-8 without one");
     for (size_t i = 0; i < bytes; i++) {
         unsigned char c = (unsigned char)text[i];
         line += (c == '\n');
+        /* a comment would not end there */
+        if ((c == '\r') && (text[i + 1] != '\n'))
+            return gf_source_refuse(error_out, origin, line,
+                                    "a carriage return stands without a line feed: save it with "
+                                    "the line ends of Unix or Windows");
         if (((c < 0x20) && (strchr("\t\n\r\f", c) == NULL)) || (c == 0) || (c == 0x7f))
             return gf_source_refuse(error_out, origin, line,
                                     "is not a text file: it holds a byte 0x%02x%s", c,

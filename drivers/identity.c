@@ -399,6 +399,12 @@ const char *gf_identity_address(const struct gf_identity *identity, const char *
     return (given[0] != 0) ? given : identity->master;
 }
 
+const char *gf_identity_address_name(const struct gf_identity *identity, const char *given)
+{
+    if (identity->address[0] != 0) return "GF_ADDRESS";
+    return ((given[0] != 0) || (identity->master[0] == 0)) ? "rendezvous.address" : "MASTER_ADDR";
+}
+
 /* Shells often have MASTER_ADDR=localhost: that is no sign of other ranks. */
 static bool is_sign(const char *name, const char *value)
 {

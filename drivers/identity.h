@@ -43,6 +43,8 @@ bool gf_identity_get(struct gf_identity *identity_out, struct gf_fault *fault_ou
 
 /* GF_ADDRESS, else `said`, the configuration's, else torchrun's; empty: nobody says one. */
 const char *gf_identity_address(const struct gf_identity *identity, const char *given);
+/* Who says that one, for errors: "GF_ADDRESS", "rendezvous.address" or "MASTER_ADDR". */
+const char *gf_identity_address_name(const struct gf_identity *identity, const char *given);
 
 /* What GF_JOB and --job of the tools say: a number as it is, a name by its hash. 0: it is neither,
  * or 0. */

@@ -137,6 +137,7 @@ check and_ranks_with_others_do_not test ! -s "$scratch/out"
 # ---- bad input, alone ----
 refused smallest_above_largest "min-bytes is above --max-bytes" "$perf" -b 8K -e 4K
 refused factor_of_1 "factor 1: allowed is a whole number from 2" "$perf" -f 1
+refused more_than_user_bytes_may_be "bytes 64G: allowed is a size" "$perf" -b 64G -e 64G
 refused no_size "min-bytes x: allowed is a size" "$perf" -b x
 refused below_an_element "min-bytes 2: allowed is a size" "$perf" -b 2
 refused no_samples "iters 0: allowed" "$perf" -n 0

@@ -81,6 +81,7 @@ check "fp16_with_too_large_a_loss_scale" job scale 2 --model linear --steps 20 -
     --set loss_scale.initial=16777216
 check "finds_a_smaller_one" below 1 "$(value scale steps_skipped)"
 check "and_goes_on" below "$(value scale loss_last)" "$(value scale loss_first)"
+refused "epochs_beside_steps" "--epochs: allowed is it without --steps N" "$train" --epochs 1 --steps 2
 refused "no_precision_without_copies" "--precision with" "$train" --precision fp16 --set optimizer.half_weights=fp32
 # ---- a layer whose rows are the ranks' ----
 # Forward and backward move what enters the layer and what leaves it, once each in and out.

@@ -216,12 +216,28 @@ named() { # at a name each
 }
 check "GF_ADDRESS_takes_a_name" apart named
 refused "a_name_that_nobody_knows_ends_with_join_timeout" \
-    "rendezvous.address gf.nowhere.invalid:7117: the host is not known: .*; join_timeout is over" \
+    "GF_ADDRESS gf.nowhere.invalid:7117: the host is not known: .*; join_timeout is over" \
     env GF_RANK=1 GF_WORLD=2 GF_ADDRESS=gf.nowhere.invalid:7117 \
+    "$who" 1 - rendezvous.join_timeout=300ms
+unusable() { # NAME TEXT VARIABLE..: rank 0 and rank 1 are told alike, and at once
+    whose_=$1 said_=$2; shift 2
+    refused "${whose_}_at_rank_0" "$said_" env GF_RANK=0 GF_WORLD=2 "$@" "$who" 1 - rendezvous.insecure=true
+    refused "${whose_}_at_rank_1" "$said_" env GF_RANK=1 GF_WORLD=2 "$@" "$who" 1 - rendezvous.insecure=true
+}
+unusable "an_address_without_a_port" \
+    "GF_ADDRESS = 'gpunode01': expected host:port or IP:port" GF_ADDRESS=gpunode01
+unusable "an_address_without_brackets" "GF_ADDRESS = '::1:7000': expected host" GF_ADDRESS=::1:7000
+unusable "an_address_of_no_host" \
+    "GF_ADDRESS = '0.0.0.0:7990': ranks dial it, and it is the address of no host" \
+    GF_ADDRESS=0.0.0.0:7990
+unusable "likewise_of_ipv6" "GF_ADDRESS = '\[::\]:7990': ranks dial it" "GF_ADDRESS=[::]:7990"
+refused "a_host_of_torchruns_that_nobody_knows" \
+    "rank 1: MASTER_ADDR gf.nowhere.invalid: the host is not known: .*; join_timeout is over" \
+    env RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 MASTER_ADDR=gf.nowhere.invalid MASTER_PORT=29500 \
     "$who" 1 - rendezvous.join_timeout=300ms
 check "it_has_said_that_it_asks_again" said \
     "warn.*it is asked for again until rendezvous.join_timeout \(0.3 s\)"
-refused "a_broken_name" "rendezvous.address 'a:b:7117'" \
+refused "a_broken_name" "GF_ADDRESS = 'a:b:7117'" \
     env GF_RANK=1 GF_WORLD=2 GF_ADDRESS=a:b:7117 "$who" 1 -
 # A pod that runs before its record exists: rank 1 begins, the name becomes known, rank 0 begins.
 later() {

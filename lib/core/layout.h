@@ -21,8 +21,9 @@ struct gf_layout {
     bool world_unsaid; /* nobody says how many ranks there are */
     /* its launcher says no id of the job, and the address alone tells it from others */
     bool nameless;
-    bool has_pools;      /* of an optimizer or sparse communication */
-    uint64_t pack_bytes; /* of all fused buffers as they travel; 0: they do so in place */
+    const char *address_name; /* who says rendezvous.address: gf_identity_address_name() */
+    bool has_pools;           /* of an optimizer or sparse communication */
+    uint64_t pack_bytes;      /* of all fused buffers as they travel; 0: they do so in place */
     bool on_device;
     /* of the exchange region: footprint.exchange_bytes without what the link adds */
     uint64_t region_bytes;

@@ -1,10 +1,33 @@
 /* Which rank this process is, and which drivers it uses. */
 #include <string.h>
 
+#include "drivers/base/address.h"
 #include "drivers/identity.h"
 #include "drivers/variables.h"
 #include "lib/core/layout.h"
 #include "lib/settings/settings.h"
+
+/* An address that no rank could dial. */
+static gf_status address_check(const struct gf_layout *layout, char *error_out)
+{
+    static const struct gf_addr nowhere;
+    struct gf_addr addr;
+    const char *address = layout->config.rendezvous.address;
+    if (layout->config.job.world_max < 2) return GF_OK;
+    if (!gf_addr_parse(address, true, &addr)) {
+        if (gf_address_named(address) || gf_addr_lacks_scope(address, true)) return GF_OK;
+        return gf_config_refuse(error_out, GF_ERR_CONFIG,
+                                "%s = '%.100s': expected host:port or IP:port with a port from 1 "
+                                "to 65535, as 10.0.0.1:7117 or [fd00::1]:7117",
+                                layout->address_name, address);
+    }
+    if (memcmp(addr.ip, nowhere.ip, sizeof addr.ip) != 0) return GF_OK;
+    return gf_config_refuse(error_out, GF_ERR_CONFIG,
+                            "%s = '%.100s': ranks dial it, and it is the address of no host; "
+                            "expected one of the coordinator's (rendezvous.bind says where it "
+                            "listens)",
+                            layout->address_name, address);
+}
 
 static gf_status identity_resolve(struct gf_layout *layout, const char *address_given,
                                   char *error_out)
@@ -12,6 +35,7 @@ static gf_status identity_resolve(struct gf_layout *layout, const char *address_
     struct gf_identity identity = {0};
     struct gf_fault fault = {0};
     struct gf_config *config = &layout->config;
+    layout->address_name = "rendezvous.address";
     bool is_launched = !config->job.ignore_environment && gf_identity_get(&identity, &fault);
 
     if (fault.code < 0) return gf_config_refuse(error_out, fault.code, "%s", fault.text);
@@ -36,6 +60,7 @@ static gf_status identity_resolve(struct gf_layout *layout, const char *address_
             (config->job.id != 0) && (identity.job_id != 0) && (config->job.id != identity.job_id);
         if (config->job.id == 0) config->job.id = identity.job_id;
         const char *address = gf_identity_address(&identity, address_given);
+        layout->address_name = gf_identity_address_name(&identity, address_given);
         if (identity.nameless && (config->job.id == 0) && (address[0] == '\0'))
             return gf_config_refuse(error_out, GF_ERR_CONFIG,
                                     "what sets %s says no id of the job, and ranks of two such "
@@ -205,14 +230,18 @@ static gf_status name_find(struct gf_layout *layout, char *error_out)
     char numeric[GF_TEXT_MAX] = "";
     char why[256] = "this program resolves no names (config.resolve): a numeric IP:port is needed";
     gf_status status = GF_ERR_CONFIG;
+    /* the port that is made of MASTER_PORT says nothing to a person */
+    int shown =
+        (strcmp(layout->address_name, "MASTER_ADDR") == 0) ? (int)strcspn(address, ":") : 100;
     /* the control channel refuses what is neither */
     if (!gf_address_named(address)) return GF_OK;
     if (config->resolve != NULL) status = config->resolve(address, 0, numeric, why);
     if (status == GF_AGAIN) {
         gf_log_line(&log, GF_LOG_WARN,
-                    "rank %u: rendezvous.address %.100s: %.120s; it is asked for again until "
+                    "rank %u: %s %.*s: %.120s; it is asked for again until "
                     "rendezvous.join_timeout (%.1f s)",
-                    config->job.rank, address, why, (double)patience_ns / 1e9);
+                    config->job.rank, layout->address_name, shown, address, why,
+                    (double)patience_ns / 1e9);
         status = config->resolve(address, patience_ns, numeric, why);
     }
     if (status == GF_OK) {
@@ -220,8 +249,9 @@ static gf_status name_find(struct gf_layout *layout, char *error_out)
         return GF_OK;
     }
     return gf_config_refuse(error_out, (status == GF_AGAIN) ? GF_ERR_TIMEOUT : status,
-                            "rank %u: rendezvous.address %.100s: %.120s%s", config->job.rank,
-                            address, why, (status == GF_AGAIN) ? "; join_timeout is over" : "");
+                            "rank %u: %s %.*s: %.120s%s", config->job.rank, layout->address_name,
+                            shown, address, why,
+                            (status == GF_AGAIN) ? "; join_timeout is over" : "");
 }
 
 gf_status gf_layout_meet(struct gf_layout *layout, char *error_out)
@@ -237,5 +267,6 @@ gf_status gf_layout_resolve(struct gf_layout *layout, const char *address_given,
     gf_status status;
     if ((status = drivers_resolve(layout, error_out)) < 0) return status;
     if ((status = identity_resolve(layout, address_given, error_out)) < 0) return status;
+    if ((status = address_check(layout, error_out)) < 0) return status;
     return rejoin_check(layout, error_out);
 }

@@ -77,6 +77,7 @@ int check_job_fill(const struct gf_config *config, const struct gf_tensor *tenso
     if (gf_measure(&job.config, tensors, tensor_count, &job.need) == GF_OK)
         job.need_fault[0] = '\0';
     job.config.log = NULL;
+    job.address_name = gf_identity_address_name(&identity, config->rendezvous.address);
     /* as gf_measure() has taken it from the environment, or has refused it */
     if (is_launched) {
         job.config.job.world = identity.world;
@@ -129,7 +130,7 @@ static bool name_is_known(struct check_report *report, const struct check_job *j
     if (job->name_fault[0] == '\0') return true;
     check_say(report, "control", CHECK_FAIL,
               "a name server's record, /etc/hosts; ranks ask again until rendezvous.join_timeout",
-              "rendezvous.address %s", job->name_fault);
+              "%s %s", job->address_name, job->name_fault);
     return false;
 }
 

@@ -27,8 +27,9 @@ struct check_job {
     /* not launched, or as the only rank, and something says that it is one of several */
     bool has_sign;
     char sign[200];
-    char name_fault[256]; /* why rendezvous.address is no number; or empty */
-    uint64_t deadline_ns; /* how long for each conversation with other ranks */
+    char name_fault[256];     /* why rendezvous.address is no number; or empty */
+    const char *address_name; /* who says it: gf_identity_address_name() */
+    uint64_t deadline_ns;     /* how long for each conversation with other ranks */
     /* where the file says that the coordinator runs, whatever the launcher says */
     gf_coordinator_place coordinator_of_file;
     uint32_t local; /* the local rank, as in a job's gf_open() */

@@ -8,7 +8,7 @@
 #include "drivers/gpu.h"
 #include "tools/common/tool_args.h"
 
-#define BYTES_MAX (UINT64_C(64) << 30)
+#define BYTES_MAX ((UINT64_C(64) << 30) - 64) /* exchange.user_bytes holds 64 more */
 
 static struct perf_options out = {.bytes_min = 4096,
                                   .bytes_max = UINT64_C(64) << 20,

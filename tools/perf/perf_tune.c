@@ -202,7 +202,8 @@ static void table_print(FILE *out, const struct perf_options *options, const str
 {
     fprintf(out,
             "# gf-perf --tune: allreduce of %s, %u ranks, transports %s; median us of %u rounds.\n",
-            perf_type_name(options->plan.type), tune->tuning.world, tune->config.link.transports,
+            perf_type_name(options->plan.type), tune->tuning.world,
+            (tune->config.link.transports[0] != '\0') ? tune->config.link.transports : "auto",
             ROUNDS);
     fprintf(out, "# %12s %12s %12s %12s\n", "bytes", "doubling", "halving", "ring");
     for (uint32_t i = 0; i < tune->tuning.size_count; i++) {

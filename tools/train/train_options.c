@@ -83,12 +83,12 @@ int train_options_read(int argc, char **argv, struct train_options *options_out,
     uint64_t epochs = 1;
     uint64_t batch = RATE_BATCH;
     double rate = 0.0;
-    bool rate_given = false, every_given = false;
+    bool rate_given = false, every_given = false, epochs_given = false;
     const struct tool_option options[] = {
         {"model", TOOL_TEXT, &model, "NAME", .help = "cnn (1.7 M parameters, default), linear",
          .allowed = "cnn|linear"},
         {"epochs", TOOL_NUMBER, &epochs, "N", .help = "times through the data (default 1)",
-         .low = 1, .high = 1000000},
+         .low = 1, .high = 1000000, .given_out = &epochs_given},
         {"steps", TOOL_NUMBER, &out.steps, "N", .help = "steps, instead of epochs", .low = 1,
          .high = 1000000000},
         {"batch", TOOL_NUMBER, &batch, "N",
@@ -154,7 +154,12 @@ int train_options_read(int argc, char **argv, struct train_options *options_out,
     if ((out.resume || every_given) && (out.checkpoint_path == NULL))
         return refuse(out.resume ? "--resume" : "--checkpoint-every",
                       "it together with --checkpoint FILE");
+    if (epochs_given && (out.steps != 0))
+        return refuse("--epochs", "it without --steps N, which stands instead of it");
     out.model = net_model_find(model);
+    if ((out.split != NULL) &&
+        ((out.model->split.name == NULL) || (strcmp(out.split, out.model->split.name) != 0)))
+        return refuse("--split", "fc1 with --model cnn, linear with --model linear");
     out.epochs = (uint32_t)epochs;
     out.batch = (uint32_t)batch;
     if (!rate_given)

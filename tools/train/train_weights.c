@@ -38,9 +38,6 @@ const char *train_split_refuses(const struct train *train)
     const struct train_options *options = train->options;
     const struct gf_config *config = train->config;
     if (options->split == NULL) return NULL;
-    if ((options->model->split.name == NULL) ||
-        (strcmp(options->split, options->model->split.name) != 0))
-        return "--split: allowed are fc1 with --model cnn, linear with --model linear";
     if (train->on_device || (options->precision != GF_TYPE_F32) || config->loss_scale.enabled)
         return "--split: allowed is device.driver = host, fp32, no loss scale";
     if ((config->optimizer.kind != GF_OPTIMIZER_SGD) || config->optimizer.nesterov ||
