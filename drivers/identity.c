@@ -430,12 +430,26 @@ bool gf_identity_sign(char text_out[GF_IDENTITY_SIGN_BYTES])
     return false;
 }
 
+bool gf_identity_hint(char text_out[GF_IDENTITY_SIGN_BYTES])
+{
+    if (launcher_find() != NULL) return false;
+    for (size_t i = 0; i < sizeof signs / sizeof signs[0]; i++) {
+        const struct sign *sign = &signs[i];
+        const char *value = variable(sign->variable);
+        if ((strncmp(sign->variable, "GF_", 3) == 0) || !is_sign(sign->variable, value)) continue;
+        (void)snprintf(text_out, GF_IDENTITY_SIGN_BYTES, "%s=%.20s is of %s", sign->variable, value,
+                       sign->launcher);
+        return true;
+    }
+    return false;
+}
+
 bool gf_identity_around(char text_out[GF_IDENTITY_SIGN_BYTES])
 {
     const struct launcher *against = NULL;
     const struct launcher *found = launcher_find(&against);
     uint64_t world = 0;
-    if ((found == NULL) || (found == LAUNCHER_OWN) || (variable(found->rank) == NULL)) return false;
+    if ((found == NULL) || (variable(found->rank) == NULL)) return false;
     if (is_batch_script(found)) return false;
     const char *count = variable(world_of(found));
     if ((count == NULL) || !decimal_parse(count, UINT32_MAX, &world) || (world < 2)) return false;

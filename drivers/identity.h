@@ -56,8 +56,11 @@ uint64_t gf_identity_job(const char *text);
 /* Where no launcher's names are set: is there a sign of a launcher that is not read? Then this is
  * no job of one. What it is, and what to set, is in text_out. */
 bool gf_identity_sign(char text_out[GF_IDENTITY_SIGN_BYTES]);
-/* Has another launcher started this process as one of several? "RANK=0 and WORLD_SIZE=2 are
- * set". */
+/* The same for who starts a job itself: "JOB_COMPLETION_INDEX=1 is of an indexed job of
+ * Kubernetes", which may have started several of it. */
+bool gf_identity_hint(char text_out[GF_IDENTITY_SIGN_BYTES]);
+/* Has a launcher, another one or this library's, started this process as one of several?
+ * "RANK=0 and WORLD_SIZE=2 are set". */
 bool gf_identity_around(char text_out[GF_IDENTITY_SIGN_BYTES]);
 /* Has a launcher started this process as the only one, and does something else say that it is one
  * of several? Then N jobs of one rank may be what was started. "SLURM_NTASKS=4 is set, and RANK=0

@@ -725,16 +725,22 @@ TEST(signs_of_launchers_that_are_not_read)
 TEST(who_was_started_as_one_of_several_is_seen)
 {
     static const char *const two[8] = {"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2"};
+    static const char *const own[8] = {"GF_RANK=1", "GF_WORLD=2", "OMPI_COMM_WORLD_RANK=1",
+                                       "OMPI_COMM_WORLD_SIZE=4"};
     static const char *const no[][8] = {
         {NULL},
         {"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=1"},
-        {"GF_RANK=0", "GF_WORLD=2", "OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2"},
+        {"GF_RANK=0", "GF_WORLD=1", "OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2"},
+        {"GF_LOCAL_RANK=1"}, /* a rank that begins a job of its own */
         {"SLURM_PROCID=0", "SLURM_NTASKS=2", "SLURM_JOB_ID=7"}, /* a script for sbatch */
     };
     char text[GF_IDENTITY_SIGN_BYTES];
     environment_set(two);
     assert_true(gf_identity_around(text));
     assert_string_equal(text, "OMPI_COMM_WORLD_RANK=1 and OMPI_COMM_WORLD_SIZE=2 are set");
+    environment_set(own);
+    assert_true(gf_identity_around(text));
+    assert_string_equal(text, "GF_RANK=1 and GF_WORLD=2 are set");
     for (size_t i = 0; i < LENGTH(no); i++) {
         environment_set(no[i]);
         assert_false(gf_identity_around(text));

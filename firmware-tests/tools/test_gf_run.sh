@@ -202,6 +202,17 @@ check last_words_are_shown "[1] saw it" "$("$run" -n 2 sh -c '[ $GF_RANK != 0 ] 
     until [ -s "$0" ] && [ ! -e "/proc/$(cat "$0")/exe" ]; do :; done; echo saw it' "$work/first")"
 "$run" -n 1 sh -c 'sleep 600 & echo $! >"$0"' "$work/left"
 check what_ranks_left_behind_ends "" "$(living "$(cat "$work/left")")"
+# One of several, each of which would begin a job of its own.
+check a_gf_run_of_each_rank_is_refused 2 "$(code 20 "$run" -n 2 "$run" -n 1 true)"
+check and_whose_it_is_is_said 1 "$(grep -c '^\[1\] gf-run: GF_RANK=1 and GF_WORLD=2 are set: another' "$work/err")"
+check but_not_where_that_is_meant 0 "$(code 20 "$run" -n 2 env -u GF_RANK "$run" -n 1 true)"
+check and_nothing_is_said "" "$(cat "$work/err")"
+for of in JOB_COMPLETION_INDEX FLUX_TASK_RANK PMIX_RANK; do
+    check "one_that_may_be_of_several_begins($of)" 0 "$(code 10 env $of=1 "$run" -n 2 true)"
+    check "and_that_is_said($of)" 1 \
+        "$(grep -c "^gf-run: warning: $of=1 is of .*: where that starts several" "$work/err")"
+done
+check but_not_with_nodes "" "$(JOB_COMPLETION_INDEX=1 "$run" -n 1 --nodes 2 --node-rank 1 --job 9 true 2>&1)"
 
 check unknown_program_is_127 127 "$(code 10 "$run" -n 2 gf-no-such-program)"
 check unknown_program_is_named 1 "$(grep -c gf-no-such-program "$work/err")"

@@ -37,11 +37,17 @@ static unsigned port_find(uint32_t random)
     return 0;
 }
 
-/* False, and said: mpirun, srun or torchrun has started this gf-run as one of several. Each would
- * begin a job of its own, which nobody notices. */
+/* False, and said: mpirun, srun, torchrun or a gf-run has started this gf-run as one of several.
+ * Each would begin a job of its own, which nobody notices. Where that is no more than likely a job
+ * by itself may be what was meant, so it is only said. */
 static bool begins_one_job(void)
 {
     char around[GF_IDENTITY_SIGN_BYTES];
+    if (gf_identity_hint(around))
+        (void)fprintf(stderr,
+                      "gf-run: warning: %s: where that starts several gf-run, each begins a job of "
+                      "its own; --nodes makes one job of them\n",
+                      around);
     if (!gf_identity_around(around)) return true;
     (void)fprintf(stderr,
                   "gf-run: %s: another launcher starts this gf-run several times, and each would "
