@@ -118,6 +118,10 @@ check and_that_it_is_started_again \
     "gf-run: rank 1 is started again: try 2 of 3|gf-run: rank 1 is started again: try 3 of 3|" \
     "$(grep 'is started again' "$work/err" | one_line)"
 check and_that_it_no_longer_is 1 "$(grep -c 'gf-run: rank 1 is not started again: it failed 3 times' "$work/err")"
+# The kernel's own word, in its ticks: a machine that is busy delays only what comes after it.
+"$run" -n 1 --restart 1 sh -c 'cut -d" " -f22 /proc/$$/stat; exit 3' >"$work/out" 2>/dev/null
+check the_tries_of_a_rank_begin_a_second_apart yes "$({ read -r one; read -r two; } <"$work/out"
+    [ $((two - one)) -ge $(($(getconf CLK_TCK) - 1)) ] && echo yes)"
 # What has left its group writes on, without end: the rank that began it is started again all the same.
 writes='if [ $GF_RANK = 0 ]; then until [ -e "$1" ]; do sleep 0.02; done; exit 0; fi
     if [ -n "$GF_REJOIN" ]; then : >"$1"; exit 0; fi
@@ -202,6 +206,10 @@ check last_words_are_shown "[1] saw it" "$("$run" -n 2 sh -c '[ $GF_RANK != 0 ] 
     until [ -s "$0" ] && [ ! -e "/proc/$(cat "$0")/exe" ]; do :; done; echo saw it' "$work/first")"
 "$run" -n 1 sh -c 'sleep 600 & echo $! >"$0"' "$work/left"
 check what_ranks_left_behind_ends "" "$(living "$(cat "$work/left")")"
+"$run" -n 1 sh -c 'setsid sh -c "echo \$\$ >$0; exec sleep 600" & until [ -s "$0" ]; do sleep 0.02; done' "$work/stays"
+check but_not_what_has_left_its_group yes "$([ -n "$(living "$(cat "$work/stays")")" ] && echo yes)"
+kill "$(cat "$work/stays")"
+
 # One of several, each of which would begin a job of its own.
 check a_gf_run_of_each_rank_is_refused 2 "$(code 20 "$run" -n 2 "$run" -n 1 true)"
 check and_whose_it_is_is_said 1 "$(grep -c '^\[1\] gf-run: GF_RANK=1 and GF_WORLD=2 are set: another' "$work/err")"
@@ -226,6 +234,48 @@ for bad in "" "-n" "-n 0 true" "-n x true" "-n 2" "-n 1025 true" "true" "--frobn
 done
 check options_of_the_program_are_its_own "-n --merge --help" "$("$run" -n 1 printf '%s %s %s' -n --merge --help)"
 check two_dashes_end_the_options "--merge" "$("$run" -n 1 -- printf '%s' --merge)"
+
+# Nobody reads: the pipe is full, and gf-run has taken some of what rank 1 prints. Ranks are watched all the same.
+no_reader() { # COMMAND-OF-RANK-0 OPTION..
+    zero=$1; shift
+    rm -f "$work/full" "$work/prints" "$work"/pid.*
+    mkfifo "$work/full"
+    exec 8<>"$work/full" 9<"$work/full"
+    dd if=/dev/zero of="$work/full" bs=4096 count=999 oflag=nonblock 2>/dev/null
+    "$run" -n 2 "$@" sh -c 'echo $$ >"$0/pid.$GF_RANK"
+        [ $GF_RANK != 1 ] || { yes | head -c 66000; : >"$0/prints"; exec sleep 600; }
+        until [ -e "$0/prints" ]; do sleep 0.02; done; eval "$1"' "$work" "$zero" >"$work/full" 2>&1 8>&- 9>&- &
+    job=$!
+    exec 8>&-
+    until [ -e "$work/prints" ] && [ -s "$work/pid.0" ]; do sleep 0.02; done
+    pids="$(cat "$work/pid.0"),$(cat "$work/pid.1")"
+}
+for option in --elastic --merge; do
+    no_reader 'exec sleep 600' $option
+    { kill -TERM $job; gone $job; kill -9 $job; wait $job; found=$?; } 2>/dev/null
+    check "a_signal_ends_it_while_nobody_reads($option)" 143 $found
+    gone "$pids"
+    check "and_its_ranks($option)" "" "$(living "$pids")"
+done
+no_reader 'kill -USR2 $$'
+gone "$pids"
+check a_dead_rank_ends_the_others_while_nobody_reads "" "$(living "$pids")"
+[ -z "$(living "$pids")" ] || kill -9 $job
+cat <&9 >"$work/out"; exec 9<&-
+{ wait $job; } 2>/dev/null
+check and_that_is_the_exit_code 140 $?
+check and_all_is_there_for_who_reads_on "33000 1" \
+    "$(grep -ac '\[1\] y$' "$work/out") $(grep -ac 'gf-run: rank 0 was ended by SIGUSR2' "$work/out")"
+# Ranks that print without end: gf-run never has to wait for them.
+rm -f "$work"/pid.*
+"$run" -n 2 --max 3 sh -c 'echo $$ >"$0.$GF_RANK"; exec yes' "$work/pid" >/dev/null 2>"$work/err" &
+job=$!
+until [ -s "$work/pid.0" ] && [ -s "$work/pid.1" ]; do sleep 0.02; done
+kill -USR1 $job
+for _ in $(seq 1000); do [ ! -s "$work/pid.2" ] || break; sleep 0.02; done
+check a_flood_of_output_keeps_no_rank_from_coming yes "$([ -s "$work/pid.2" ] && echo yes)"
+{ kill -TERM $job; gone $job; kill -9 $job; wait $job; found=$?; } 2>/dev/null
+check and_no_signal_from_ending_it 143 $found
 
 # A signal for gf-run goes on to the ranks, and gf-run says which it was; killed, it leaves nobody behind.
 ulimit -c 0

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tools/run/run_lines.h"
 #include "tools/common/tool_clock.h"
 
 /* One that ends at once would be started without end. */
@@ -196,18 +197,10 @@ static bool child_start(struct report *report_out)
     return false;
 }
 
-/* A reader that is slow is not waited for. */
-static void line_tell(const char *what, const char *why)
-{
-    char line[400];
-    struct pollfd ready = {.fd = STDERR_FILENO, .events = POLLOUT};
-    int bytes = snprintf(line, sizeof line, "gf-run: the coordinator %s%s\n", what, why);
-    if ((bytes > 0) && (poll(&ready, 1, 0) == 1)) (void)!write(STDERR_FILENO, line, (size_t)bytes);
-}
-
 static void failure_tell(const struct report *report)
 {
-    if (gf_log_due(++child.failures)) line_tell("cannot start: ", report->text);
+    if (gf_log_due(++child.failures))
+        lines_tell("gf-run: the coordinator cannot start: %s\n", report->text);
 }
 
 bool run_coordinator_begin(const struct coordinator_job *job, uint32_t first, uint32_t rank_max)
@@ -225,7 +218,6 @@ bool run_coordinator_begin(const struct coordinator_job *job, uint32_t first, ui
 /* It has ended. With the job, well or not, that is no news: ranks may begin another one. */
 static void end_take(int status)
 {
-    char why[48];
     child.pid = 0;
     child.was_killed = WIFSIGNALED(status);
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILURE;
@@ -234,8 +226,8 @@ static void end_take(int status)
     if (child.finishes && !WIFSIGNALED(status)) child.job = NULL;
     if (!WIFSIGNALED(status) || !gf_log_due(++child.crashes)) return;
     const char *name = sigabbrev_np(WTERMSIG(status));
-    (void)snprintf(why, sizeof why, "SIG%s, and is started again", (name != NULL) ? name : "?");
-    line_tell("was ended by ", why);
+    lines_tell("gf-run: the coordinator was ended by SIG%s, and is started again\n",
+               (name != NULL) ? name : "?");
 }
 
 void run_coordinator_look(void)

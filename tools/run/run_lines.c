@@ -2,47 +2,90 @@
 #include "tools/run/run_lines.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-/* A pipe that poll() calls writable has room for this much (POSIX's PIPE_BUF on Linux), so that
- * write() never blocks while ranks should be ended. */
+/* A pipe that poll() calls writable has room for this much (POSIX's PIPE_BUF on Linux). */
 #define WRITE_BYTES 4096u
-#define WAIT_MS 100
+#define TELL_BYTES 640
 
-static void sink_write(struct lines_sink *sink, const char *data, size_t size_bytes,
-                       bool (*wait_ok)(void))
+struct lines_sink lines_sinks[2];
+
+/* A terminal that poll() calls writable may have room for a byte, and a pipe that others write to
+ * may be full by now: write() would wait there. Whoever shares the descriptor must not find it
+ * changed, so it is opened anew. Where that is not possible the one that is there has to do. */
+static void sink_begin(struct lines_sink *sink)
 {
-    while ((size_bytes > 0) && (sink->error == 0)) {
-        struct pollfd ready = {.fd = sink->number, .events = POLLOUT};
-        int count = poll(&ready, 1, WAIT_MS);
-        if (count <= 0) {
-            if (!wait_ok()) return;
-            continue;
-        }
-        ssize_t wrote =
-            write(sink->number, data, (size_bytes < WRITE_BYTES) ? size_bytes : WRITE_BYTES);
-        if (wrote >= 0) {
-            data += wrote;
-            size_bytes -= (size_t)wrote;
-        } else if ((errno != EINTR) && (errno != EAGAIN)) {
-            sink->error = errno;
-        }
+    struct stat is;
+    char path[32];
+    if (fstat(sink->number, &is) != 0) return;
+    if (!S_ISFIFO(is.st_mode) && (isatty(sink->number) != 1)) return;
+    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", sink->number);
+    int own = open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (own >= 0) sink->number = own;
+}
+
+void lines_begin(void)
+{
+    for (int i = 0; i < 2; i++) {
+        lines_sinks[i].number = STDOUT_FILENO + i;
+        sink_begin(&lines_sinks[i]);
     }
 }
 
+bool lines_wait(const struct lines_sink *sink)
+{
+    return sink->used_bytes > 0;
+}
+
+void lines_flush(struct lines_sink *sink)
+{
+    sink->refused = false;
+    while ((sink->written_bytes < sink->used_bytes) && (sink->error == 0)) {
+        struct pollfd ready = {.fd = sink->number, .events = POLLOUT};
+        size_t size_bytes = sink->used_bytes - sink->written_bytes;
+        if (poll(&ready, 1, 0) <= 0) return;
+        ssize_t wrote = write(sink->number, sink->data + sink->written_bytes,
+                              (size_bytes < WRITE_BYTES) ? size_bytes : WRITE_BYTES);
+        if (wrote >= 0)
+            sink->written_bytes += (size_t)wrote;
+        else if (errno == EAGAIN)
+            sink->refused = true;
+        else if (errno != EINTR)
+            sink->error = errno;
+        if (sink->refused) return;
+    }
+    sink->used_bytes = 0;
+    sink->written_bytes = 0;
+}
+
+/* There is room for what a rank may print; gf-run's own words are dropped where there is none. */
+static void sink_put(struct lines_sink *sink, const char *data, size_t size_bytes)
+{
+    if ((sink->error != 0) || (size_bytes > sizeof sink->data - sink->used_bytes)) return;
+    memcpy(sink->data + sink->used_bytes, data, size_bytes);
+    sink->used_bytes += size_bytes;
+}
+
+/* Another's long line is cut here rather than mixed with what comes now. */
+static void line_begin(struct lines_sink *sink, const struct lines_source *source)
+{
+    if ((sink->open == NULL) || (sink->open == source)) return;
+    sink_put(sink, "\n", 1);
+    sink->open = NULL;
+}
+
 /* A piece of a line, or lines: data ends in a newline or is all there is room for. */
-static void piece_write(struct lines_source *source, const char *data, size_t size_bytes,
-                        bool (*wait_ok)(void))
+static void piece_put(struct lines_source *source, const char *data, size_t size_bytes)
 {
     struct lines_sink *sink = source->sink;
-    if ((sink->open != NULL) && (sink->open != source)) {
-        /* another's long line is cut here rather than mixed with ours */
-        sink_write(sink, "\n", 1, wait_ok);
-        sink->open = NULL;
-    }
+    if (size_bytes > 0) line_begin(sink, source);
     while (size_bytes > 0) {
         const char *end = memchr(data, '\n', size_bytes);
         size_t line_bytes = (end != NULL) ? (size_t)(end - data) + 1u : size_bytes;
@@ -51,51 +94,78 @@ static void piece_write(struct lines_source *source, const char *data, size_t si
             line_bytes = (last != NULL) ? (size_t)(last - data) + 1u : size_bytes;
             end = last;
         } else if (sink->open == NULL) {
-            sink_write(sink, source->prefix, strlen(source->prefix), wait_ok);
+            sink_put(sink, source->prefix, strlen(source->prefix));
         }
-        sink_write(sink, data, line_bytes, wait_ok);
+        sink_put(sink, data, line_bytes);
         sink->open = (end != NULL) ? NULL : source;
         data += line_bytes;
         size_bytes -= line_bytes;
     }
 }
 
-bool lines_move(struct lines_source *source, bool (*wait_ok)(void))
+static void source_end(struct lines_source *source)
 {
-    ssize_t got =
-        read(source->number, source->data + source->used_bytes, LINES_BYTES - source->used_bytes);
-    if (got < 0) return (errno == EAGAIN) || (errno == EINTR);
-    if (got == 0) return false;
-    source->used_bytes += (size_t)got;
-    source->taken_bytes += (size_t)got;
-    const char *last = memrchr(source->data, '\n', source->used_bytes);
-    size_t whole_bytes = (last != NULL) ? (size_t)(last - source->data) + 1u : 0;
-    if ((last == NULL) && (source->used_bytes == LINES_BYTES)) whole_bytes = LINES_BYTES;
-    piece_write(source, source->data, whole_bytes, wait_ok);
-    source->used_bytes -= whole_bytes;
-    memmove(source->data, source->data + whole_bytes, source->used_bytes);
-    return true;
-}
-
-void lines_drain(struct lines_source *source, bool (*wait_ok)(void))
-{
-    int there = 0;
-    const uint64_t first = source->taken_bytes;
-    if ((source->number < 0) || (ioctl(source->number, FIONREAD, &there) != 0)) return;
-    while ((source->taken_bytes - first < (uint64_t)there) && lines_move(source, wait_ok)) {
-    }
-}
-
-void lines_end(struct lines_source *source, bool (*wait_ok)(void))
-{
-    if (source->number < 0) return;
-    piece_write(source, source->data, source->used_bytes, wait_ok);
+    piece_put(source, source->data, source->used_bytes);
     /* A prefixed line is gf-run's own, so it is ended; what passes through stays as it was. */
     if ((source->sink->open == source) && (source->prefix[0] != '\0')) {
-        sink_write(source->sink, "\n", 1, wait_ok);
+        sink_put(source->sink, "\n", 1);
         source->sink->open = NULL;
     }
     source->used_bytes = 0;
     (void)close(source->number);
     source->number = -1;
+}
+
+/* False once it has ended. */
+static bool source_read(struct lines_source *source)
+{
+    size_t size_bytes = LINES_BYTES - source->used_bytes;
+    if (source->is_last && (source->left_bytes < size_bytes)) size_bytes = source->left_bytes;
+    if (size_bytes == 0) return false;
+    ssize_t got = read(source->number, source->data + source->used_bytes, size_bytes);
+    if (got < 0) return ((errno == EAGAIN) || (errno == EINTR)) && !source->is_last;
+    source->used_bytes += (size_t)got;
+    if (source->is_last) source->left_bytes -= (size_t)got;
+    return got > 0;
+}
+
+void lines_move(struct lines_source *source)
+{
+    struct lines_sink *sink = source->sink;
+    if (source->number < 0) return;
+    if (lines_wait(sink) && (sink->next == NULL)) sink->next = source;
+    if (lines_wait(sink) || ((sink->next != NULL) && (sink->next != source))) return;
+    sink->next = NULL;
+    bool goes_on = source_read(source);
+    const char *last = memrchr(source->data, '\n', source->used_bytes);
+    size_t whole_bytes = (last != NULL) ? (size_t)(last - source->data) + 1u : 0;
+    if ((last == NULL) && (source->used_bytes == LINES_BYTES)) whole_bytes = LINES_BYTES;
+    piece_put(source, source->data, whole_bytes);
+    source->used_bytes -= whole_bytes;
+    memmove(source->data, source->data + whole_bytes, source->used_bytes);
+    if (!goes_on) source_end(source);
+    lines_flush(sink);
+}
+
+void lines_last(struct lines_source *source)
+{
+    int there = 0;
+    if ((source->number < 0) || source->is_last) return;
+    source->is_last = true;
+    source->left_bytes =
+        (ioctl(source->number, FIONREAD, &there) == 0) && (there > 0) ? (size_t)there : 0;
+}
+
+void lines_tell(const char *format, ...)
+{
+    struct lines_sink *sink = &lines_sinks[1];
+    char text[TELL_BYTES];
+    va_list list;
+    va_start(list, format);
+    int bytes = vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    if (bytes <= 0) return;
+    line_begin(sink, NULL);
+    sink_put(sink, text, ((size_t)bytes < sizeof text) ? (size_t)bytes : sizeof text - 1u);
+    lines_flush(sink);
 }

@@ -1,6 +1,8 @@
 /* Each rank leads a process group of its own, so that what it starts ends with it, and is ended by
- * the kernel should gf-run be killed. Ended ranks stay zombies until the job is over: until then
- * their process ids name nobody else. */
+ * the kernel should gf-run be killed. What leaves that group says that it is to outlive the rank,
+ * as a daemon does that other jobs use, too. gf-run cannot tell it from one that hangs and holds a
+ * GPU: that is for who owns the node, with a cgroup. Ended ranks stay zombies until the job is
+ * over: until then their process ids name nobody else. */
 #include "tools/run/run_ranks.h"
 
 #include <errno.h>
@@ -24,7 +26,11 @@
  * then made to. */
 #define LAST_WORDS_NS 1000000000u
 #define TERM_NS 3000000000u
+/* Of one try of a rank at the least: N tries outlast what passes within N seconds. */
+#define TRY_NS 1000000000u
 #define IDLE_MS 1000
+#define SOON_MS 50
+#define OTHERS_MS 100
 #define SIGNALS_MAX 4
 
 struct rank {
@@ -32,6 +38,7 @@ struct rank {
     bool ended, left;
     bool refused; /* its command line: it would be again */
     uint32_t starts;
+    uint64_t started_ns; /* the last one */
 };
 
 struct masks {
@@ -41,8 +48,7 @@ struct masks {
 
 static struct rank ranks[RUN_RANKS_MAX];
 static struct lines_source sources[2u * RUN_RANKS_MAX];
-static struct pollfd polled[2u * RUN_RANKS_MAX];
-static struct lines_sink sinks[2] = {{.number = STDOUT_FILENO}, {.number = STDERR_FILENO}};
+static struct pollfd polled[2u * RUN_RANKS_MAX + 2u];
 static const int signals[SIGNALS_MAX] = {SIGINT, SIGTERM, SIGQUIT, SIGHUP};
 static int signal_count = SIGNALS_MAX; /* under nohup all but the last */
 static volatile sig_atomic_t signal_number, grow_wanted;
@@ -67,18 +73,6 @@ static void signal_handle(int number)
         signal_number = number;
 }
 
-/* A reader of our output that is slow is waited for, until somebody wants us to end. */
-static bool writing_may_wait(void)
-{
-    sigset_t pending;
-    run_coordinator_look(); /* meanwhile */
-    sigpending(&pending);
-    for (int i = 0; i < signal_count; i++) {
-        if (sigismember(&pending, signals[i]) == 1) return false;
-    }
-    return signal_number == 0;
-}
-
 /* Asked before all constructors: a dynamic UCX's takes the signal. */
 static void hangup_look(void)
 {
@@ -88,10 +82,10 @@ static void hangup_look(void)
 __attribute__((section(".preinit_array"),
                used)) static void (*const before_all)(void) = hangup_look;
 
-/* Signals come only inside ppoll(), so none is missed between a look and a wait. What gf-run was
- * started with says nothing of what it takes itself: a parent that blocks SIGTERM, as a program
- * with a thread for its signals does, would have a job that nobody can end. The ranks get the
- * parent's mask, less those: what gf-run passes on to them has to arrive. */
+/* Signals come only inside ppoll() and signals_take(), so none is missed between a look and a wait.
+ * What gf-run was started with says nothing of what it takes itself: a parent that blocks SIGTERM,
+ * as a program with a thread for its signals does, would have a job that nobody can end. The ranks
+ * get the parent's mask, less those: what gf-run passes on to them has to arrive. */
 static void signals_hold(struct masks *masks_out)
 {
     struct sigaction action = {.sa_handler = signal_handle};
@@ -112,6 +106,14 @@ static void signals_hold(struct masks *masks_out)
     for (int number = 1; number <= SIGRTMAX; number++)
         if (sigismember(&held, number) == 1) sigdelset(&masks_out->ranks, number);
     sigemptyset(&masks_out->waiting);
+}
+
+/* ppoll() delivers none where it has not to wait, as where a rank prints without end. */
+static void signals_take(const struct masks *masks)
+{
+    sigset_t held;
+    sigprocmask(SIG_SETMASK, &masks->waiting, &held);
+    sigprocmask(SIG_SETMASK, &held, NULL);
 }
 
 /* ---- starting ---- */
@@ -175,6 +177,7 @@ static int source_open(struct lines_source *source, struct lines_sink *sink, con
     if ((source->data == NULL) || (pipe2(pair, O_CLOEXEC) != 0)) return -1;
     (void)fcntl(pair[0], F_SETFL, O_NONBLOCK);
     source->number = pair[0];
+    source->is_last = false;
     source->sink = sink;
     (void)snprintf(source->prefix, sizeof source->prefix, "%s", prefix);
     return pair[1];
@@ -194,7 +197,7 @@ static int rank_start(const struct run_job *job, uint32_t rank, const struct mas
         /* rank 0 has the terminal itself */
         if (is_first && (isatty(STDOUT_FILENO + (int)i) == 1)) continue;
         bool plain = !job->prefix || (is_first && (i == 0));
-        out[i] = source_open(&sources[2u * rank + i], &sinks[i], plain ? "" : prefix);
+        out[i] = source_open(&sources[2u * rank + i], &lines_sinks[i], plain ? "" : prefix);
         ready = out[i] >= 0;
     }
     pid_t pid = ready ? fork() : -1;
@@ -209,14 +212,15 @@ static int rank_start(const struct run_job *job, uint32_t rank, const struct mas
         ranks[rank].pid = pid;
         ranks[rank].ended = false;
         ranks[rank].starts++;
+        ranks[rank].started_ns = tool_clock_ns();
         /* its end is a successful exec */
         while ((read(report[0], &code, sizeof code) < 0) && (errno == EINTR)) {
         }
     }
     if (report[0] >= 0) (void)close(report[0]);
     if (code == 0) return 0;
-    (void)fprintf(stderr, "gf-run: cannot start %s as rank %u: %s\n", job->arguments[0],
-                  rank_first(job) + rank, strerror(code));
+    lines_tell("gf-run: cannot start %s as rank %u: %s\n", job->arguments[0],
+               rank_first(job) + rank, strerror(code));
     if (pid < 0) return EXIT_FAILURE;
     return (code == ENOENT) ? RUN_EXIT_NOT_FOUND : RUN_EXIT_NOT_RUN;
 }
@@ -228,13 +232,13 @@ static void failure_tell(uint32_t rank, const siginfo_t *info)
 {
     if (info->si_code == CLD_EXITED) {
         if (info->si_status != 0)
-            (void)fprintf(stderr, "gf-run: rank %u ended with %d\n", rank, info->si_status);
+            lines_tell("gf-run: rank %u ended with %d\n", rank, info->si_status);
         return;
     }
     const char *name = sigabbrev_np(info->si_status);
-    (void)fprintf(stderr, "gf-run: rank %u was ended by SIG%s (signal %d)%s\n", rank,
-                  (name != NULL) ? name : "?", info->si_status,
-                  (info->si_code == CLD_DUMPED) ? ", core dumped" : "");
+    lines_tell("gf-run: rank %u was ended by SIG%s (signal %d)%s\n", rank,
+               (name != NULL) ? name : "?", info->si_status,
+               (info->si_code == CLD_DUMPED) ? ", core dumped" : "");
 }
 
 /* The job goes on without it, and nobody would know. */
@@ -243,13 +247,19 @@ static void last_try_tell(const struct run_job *job, uint32_t rank, const siginf
     const bool succeeded = (info->si_code == CLD_EXITED) && (info->si_status == 0);
     if ((job->restarts == 0) || succeeded) return;
     if (ranks[rank].refused)
-        (void)fprintf(stderr,
-                      "gf-run: rank %u is not started again: it ended with 2, as for a wrong "
-                      "command line\n",
-                      rank_first(job) + rank);
+        lines_tell("gf-run: rank %u is not started again: it ended with 2, as for a wrong "
+                   "command line\n",
+                   rank_first(job) + rank);
     if (ranks[rank].refused || (ranks[rank].starts <= job->restarts)) return;
-    (void)fprintf(stderr, "gf-run: rank %u is not started again: it failed %u times\n",
-                  rank_first(job) + rank, ranks[rank].starts);
+    lines_tell("gf-run: rank %u is not started again: it failed %u times\n", rank_first(job) + rank,
+               ranks[rank].starts);
+}
+
+/* It has failed, and may be started again. */
+static bool restarts(const struct run_job *job, const struct rank *rank)
+{
+    return rank->ended && !rank->left && !rank->refused && (rank->pid != 0) &&
+           (rank->starts <= job->restarts);
 }
 
 /* Marks ranks that have ended; the exit code of the first that failed, 0 if none did. Of several
@@ -278,6 +288,8 @@ static int ranks_look(const struct run_job *job, bool tells, uint32_t *live_out,
         else
             group_end(&ranks[i]);
         ranks[i].refused = (info.si_code == CLD_EXITED) && (info.si_status == TOOL_EXIT_USAGE);
+        for (uint32_t of = 2u * i; restarts(job, &ranks[i]) && (of < 2u * i + 2u); of++)
+            lines_last(&sources[of]);
         /* not those that gf-run has ended itself */
         if (tells) failure_tell(rank_first(job) + i, &info);
         if (tells) last_try_tell(job, i, &info);
@@ -286,13 +298,6 @@ static int ranks_look(const struct run_job *job, bool tells, uint32_t *live_out,
     }
     *live_out = live;
     return (crash != 0) ? crash : failure;
-}
-
-/* It has failed, and may be started again. */
-static bool restarts(const struct run_job *job, const struct rank *rank)
-{
-    return rank->ended && !rank->left && !rank->refused && (rank->pid != 0) &&
-           (rank->starts <= job->restarts);
 }
 
 /* No other job of so many ranks can begin here, once this one has ended well: one of them has
@@ -304,11 +309,20 @@ static bool job_is_last(const struct run_job *job, bool succeeded)
     return job->elastic && is_last;
 }
 
-static bool restart_is_due(const struct run_job *job)
+/* In how many ms the first of those may be: once its try has lasted long enough, and its last words
+ * are taken, as its successor needs its pipes. Below 0: there is none. */
+static int restart_wait(const struct run_job *job)
 {
-    for (uint32_t i = 0; i < job->rank_max; i++)
-        if (restarts(job, &ranks[i])) return true;
-    return false;
+    const uint64_t now_ns = tool_clock_ns();
+    int first_ms = -1;
+    for (uint32_t i = 0; i < job->rank_max; i++) {
+        const uint64_t due_ns = ranks[i].started_ns + TRY_NS;
+        int wait_ms = (now_ns < due_ns) ? (int)((due_ns - now_ns) / 1000000u) + 1 : 0;
+        if (!restarts(job, &ranks[i])) continue;
+        if ((sources[2u * i].number >= 0) || (sources[2u * i + 1u].number >= 0)) wait_ms = IDLE_MS;
+        if ((first_ms < 0) || (wait_ms < first_ms)) first_ms = wait_ms;
+    }
+    return first_ms;
 }
 
 /* Ranks that have failed are started again, while nobody has ended well and nobody wants us to end.
@@ -316,17 +330,15 @@ static bool restart_is_due(const struct run_job *job)
 static uint32_t ranks_restart(const struct run_job *job, const struct masks *masks)
 {
     uint32_t count = 0;
+    const uint64_t now_ns = tool_clock_ns();
     for (uint32_t i = 0; i < job->rank_max; i++) {
         struct rank *rank = &ranks[i];
-        if (!restarts(job, rank)) continue;
-        for (uint32_t s = 2u * i; s < 2u * i + 2u; s++) {
-            lines_drain(&sources[s], writing_may_wait);
-            lines_end(&sources[s], writing_may_wait);
-        }
+        if (!restarts(job, rank) || (now_ns < rank->started_ns + TRY_NS)) continue;
+        if ((sources[2u * i].number >= 0) || (sources[2u * i + 1u].number >= 0)) continue;
         (void)waitpid(rank->pid, NULL, 0);
         rank->pid = 0;
-        (void)fprintf(stderr, "gf-run: rank %u is started again: try %u of %u\n",
-                      rank_first(job) + i, rank->starts + 1u, job->restarts + 1u);
+        lines_tell("gf-run: rank %u is started again: try %u of %u\n", rank_first(job) + i,
+                   rank->starts + 1u, job->restarts + 1u);
         if (rank_start(job, i, masks) == 0)
             count++;
         else
@@ -352,13 +364,12 @@ static bool failed_for_good(const struct run_job *job, bool *succeeded)
     if (run_coordinator_members() > 0) return false; /* .. or something else has started some */
     while ((lacking < job->rank_count) && restarts(job, &ranks[lacking])) lacking++;
     if (lacking == job->rank_count) {
-        (void)fprintf(stderr, "gf-run: no rank runs any more: the job begins anew\n");
+        lines_tell("gf-run: no rank runs any more: the job begins anew\n");
         return false;
     }
-    (void)fprintf(stderr,
-                  "gf-run: no rank runs any more that one started again could join, and rank %u is "
-                  "not started again: the job has ended; start it anew\n",
-                  rank_first(job) + lacking);
+    lines_tell("gf-run: no rank runs any more that one started again could join, and rank %u is "
+               "not started again: the job has ended; start it anew\n",
+               rank_first(job) + lacking);
     return true;
 }
 
@@ -369,28 +380,66 @@ static void ranks_signal(uint32_t rank_count, int number)
     }
 }
 
-/* Shows what there is; waits for more, for a signal or until timeout_ms has passed. False if
- * nothing came. */
-static bool output_move(uint32_t rank_count, int timeout_ms, const struct masks *masks)
+/* Shows what there is; waits for more, for a slow reader, for a signal or until timeout_ms has
+ * passed. What a reader has not taken yet is no reason to wait longer: meanwhile ranks die, and
+ * somebody wants the job to end. */
+static void output_move(uint32_t rank_count, int timeout_ms, const struct masks *masks)
 {
     static struct lines_source *of[2u * RUN_RANKS_MAX];
     nfds_t count = 0;
-    bool moved = false;
-    struct timespec timeout = {.tv_sec = timeout_ms / 1000,
-                               .tv_nsec = (timeout_ms % 1000) * 1000000l};
     /* of more than there may be descriptors ppoll() looks at none */
     for (uint32_t i = 0; i < 2u * rank_count; i++) {
-        if (sources[i].number < 0) continue;
+        if ((sources[i].number < 0) || lines_wait(sources[i].sink)) continue;
+        if (sources[i].is_last) timeout_ms = 0; /* all of it is there */
         of[count] = &sources[i];
         polled[count++] = (struct pollfd){.fd = sources[i].number, .events = POLLIN};
     }
-    if (ppoll(polled, count, &timeout, &masks->waiting) <= 0) return false;
-    for (nfds_t i = 0; i < count; i++) {
-        if (polled[i].revents == 0) continue;
-        moved = true;
-        if (!lines_move(of[i], writing_may_wait)) lines_end(of[i], writing_may_wait);
+    const nfds_t source_count = count;
+    for (int i = 0; i < 2; i++) {
+        const struct lines_sink *sink = &lines_sinks[i];
+        if (!lines_wait(sink)) continue;
+        if (!sink->refused)
+            polled[count++] = (struct pollfd){.fd = sink->number, .events = POLLOUT};
+        else if (timeout_ms > SOON_MS)
+            timeout_ms = SOON_MS;
     }
-    return moved;
+    const struct timespec timeout = {.tv_sec = timeout_ms / 1000,
+                                     .tv_nsec = (timeout_ms % 1000) * 1000000l};
+    (void)ppoll(polled, count, &timeout, &masks->waiting);
+    signals_take(masks);
+    for (int i = 0; i < 2; i++) lines_flush(&lines_sinks[i]);
+    for (nfds_t i = 0; i < source_count; i++)
+        if ((polled[i].revents != 0) || of[i]->is_last) lines_move(of[i]);
+}
+
+static bool output_is_left(const struct run_job *job)
+{
+    bool is_left = lines_wait(&lines_sinks[0]) || lines_wait(&lines_sinks[1]);
+    for (uint32_t i = 0; i < 2u * job->rank_max; i++) is_left = is_left || (sources[i].number >= 0);
+    return is_left;
+}
+
+/* Shows what was written before the ranks ended. A slow reader is waited for; where a signal ends
+ * the job, for a moment, and until the next signal. */
+static void output_finish(const struct run_job *job, int *result, const struct masks *masks)
+{
+    uint64_t end_ns = was_ended ? tool_clock_ns() + LAST_WORDS_NS : UINT64_MAX;
+    for (uint32_t i = 0; i < 2u * job->rank_max; i++) lines_last(&sources[i]);
+    while (output_is_left(job)) {
+        const uint64_t now_ns = tool_clock_ns();
+        if (signal_number != 0) {
+            if (was_ended) return;
+            was_ended = true;
+            end_ns = now_ns + LAST_WORDS_NS;
+            if (*result == 0) *result = 128 + signal_number;
+            signal_number = 0;
+        }
+        if (now_ns >= end_ns) return;
+        const uint64_t left_ms = (end_ns - now_ns) / 1000000u + 1;
+        const int wait_ms = (left_ms < IDLE_MS) ? (int)left_ms : IDLE_MS;
+        output_move(job->rank_max, run_coordinator_wait(wait_ms), masks);
+        run_coordinator_look();
+    }
 }
 
 /* How many were started: 1, or 0. */
@@ -400,7 +449,7 @@ static uint32_t rank_add(const struct run_job *job, const struct masks *masks)
     uint32_t rank = job->rank_count + added;
     grow_wanted = 0;
     if (rank >= job->rank_max) {
-        (void)fprintf(stderr, "gf-run: no more ranks than %u (--max)\n", job->rank_max);
+        lines_tell("gf-run: no more ranks than %u (--max)\n", job->rank_max);
         return 0;
     }
     added++;
@@ -415,8 +464,9 @@ static void job_watch(const struct run_job *job, int *result, const struct masks
     uint64_t term_ns = 0;
     uint64_t kill_ns = 0; /* when to; 0: not planned */
     uint32_t live = job->rank_count;
+    int again_ms = -1; /* until a rank is started again; below 0: none is */
     if (*result != 0) term_ns = tool_clock_ns();
-    while (live > 0) {
+    while ((live > 0) || (again_ms >= 0)) {
         uint64_t now_ns = tool_clock_ns();
         uint64_t next_ns = (term_ns != 0) ? term_ns : kill_ns;
         if ((next_ns != 0) && (now_ns >= next_ns)) {
@@ -426,17 +476,20 @@ static void job_watch(const struct run_job *job, int *result, const struct masks
             continue;
         }
         int wait_ms = (next_ns != 0) ? (int)((next_ns - now_ns) / 1000000u) + 1 : IDLE_MS;
-        (void)output_move(rank_count, run_coordinator_wait(wait_ms), masks);
+        if ((again_ms >= 0) && (again_ms < wait_ms)) wait_ms = again_ms;
+        output_move(rank_count, run_coordinator_wait(wait_ms), masks);
         bool ends = (*result != 0) || (signal_number != 0);
         int failure = ranks_look(job, !ends, &live, &succeeded);
-        if (live > 0) run_coordinator_look();
+        if ((live > 0) || (again_ms >= 0)) run_coordinator_look();
         if (job_is_last(job, succeeded)) run_coordinator_job_is_last();
         if (first_failure == 0) first_failure = failure;
         bool is_over = succeeded || run_coordinator_job_has_ended();
-        if ((*result == 0) && !is_over && (signal_number == 0) && restart_is_due(job)) {
+        bool again = (*result == 0) && !is_over && (signal_number == 0);
+        if (again && (restart_wait(job) == 0)) {
             if (failed_for_good(job, &succeeded)) break;
             if (!succeeded) live += ranks_restart(job, masks);
         }
+        again_ms = (again && !succeeded) ? restart_wait(job) : -1;
         if ((*result == 0) && (live > 0) && (grow_wanted != 0)) live += rank_add(job, masks);
         if (job->elastic) failure = 0;
         if ((failure != 0) && (*result == 0)) {
@@ -460,19 +513,16 @@ static void job_watch(const struct run_job *job, int *result, const struct masks
  * has failed here. */
 static void others_await(const struct run_job *job, const struct masks *masks)
 {
-    const struct timespec turn = {.tv_nsec = 100000000};
     uint32_t others = 0;
     if (was_ended) return;
     if ((job->nodes == 1) && ((others = run_coordinator_members()) == 0)) return;
     if (others > 0)
-        (void)fprintf(stderr,
-                      "gf-run: its own ranks have ended, and %u that it has not started %s "
-                      "in the job: it stays until they have left, as their coordinator is "
-                      "here\n",
-                      others, (others == 1) ? "is" : "are");
+        lines_tell("gf-run: its own ranks have ended, and %u that it has not started %s "
+                   "in the job: it stays until they have left, as their coordinator is "
+                   "here\n",
+                   others, (others == 1) ? "is" : "are");
     run_coordinator_finish();
-    while ((signal_number == 0) && run_coordinator_is_needed())
-        (void)ppoll(NULL, 0, &turn, &masks->waiting);
+    while ((signal_number == 0) && run_coordinator_is_needed()) output_move(0, OTHERS_MS, masks);
 }
 
 int run_job(const struct run_job *job)
@@ -481,28 +531,26 @@ int run_job(const struct run_job *job)
     int result = 0;
     for (uint32_t i = 0; i < 2u * RUN_RANKS_MAX; i++) sources[i].number = -1;
     signals_hold(&masks);
+    lines_begin();
     if ((job->coordinator != NULL) &&
-        !run_coordinator_begin(job->coordinator, rank_first(job), job->rank_max))
+        !run_coordinator_begin(job->coordinator, rank_first(job), job->rank_max)) {
+        output_finish(job, &result, &masks);
         return EXIT_FAILURE;
+    }
     for (uint32_t rank = 0; (rank < job->rank_count) && (result == 0); rank++)
         result = rank_start(job, rank, &masks);
     job_watch(job, &result, &masks);
     ranks_signal(job->rank_max, SIGKILL); /* what ranks have started and left behind */
-    /* something that left its group may write for ever */
-    uint64_t end_ns = tool_clock_ns() + TERM_NS;
-    /* what was written before they ended */
-    while ((tool_clock_ns() < end_ns) && output_move(job->rank_max, 0, &masks)) {
-    }
-    for (uint32_t i = 0; i < 2u * job->rank_max; i++) lines_end(&sources[i], writing_may_wait);
+    output_finish(job, &result, &masks);
     others_await(job, &masks);
     run_coordinator_end();
     for (int i = 0; i < 2; i++) { /* the ranks went on */
-        if (sinks[i].error == 0) continue;
-        (void)fprintf(stderr,
-                      "gf-run: cannot write to %s: %s; what ranks wrote after that was dropped\n",
-                      (i == 0) ? "stdout" : "stderr", strerror(sinks[i].error));
+        if (lines_sinks[i].error == 0) continue;
+        lines_tell("gf-run: cannot write to %s: %s; what ranks wrote after that was dropped\n",
+                   (i == 0) ? "stdout" : "stderr", strerror(lines_sinks[i].error));
         if (result == 0) result = 1;
     }
+    if (!was_ended) output_finish(job, &result, &masks);
     for (uint32_t rank = 0; rank < job->rank_max; rank++) {
         if (ranks[rank].pid > 0) (void)waitpid(ranks[rank].pid, NULL, 0);
     }
