@@ -432,7 +432,8 @@ bool gf_identity_sign(char text_out[GF_IDENTITY_SIGN_BYTES])
 
 bool gf_identity_hint(char text_out[GF_IDENTITY_SIGN_BYTES])
 {
-    if (launcher_find() != NULL) return false;
+    const struct launcher *against = NULL;
+    if (launcher_find(&against) != NULL) return false;
     for (size_t i = 0; i < sizeof signs / sizeof signs[0]; i++) {
         const struct sign *sign = &signs[i];
         const char *value = variable(sign->variable);
