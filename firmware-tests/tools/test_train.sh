@@ -187,6 +187,41 @@ check "pmi" both pmi "PMI_RANK=0 PMI_SIZE=2" "PMI_RANK=1 PMI_SIZE=2" "$address"
 # There torchrun's own store listens: nothing of the library's may.
 master="MASTER_ADDR=nowhere.invalid MASTER_PORT=1"
 check "torchrun" both torch "RANK=0 WORLD_SIZE=2 $master" "RANK=1 WORLD_SIZE=2 $master" "$address"
+# A name server that does not answer, by a clock that no test waits for: a question takes 3 s, so one try (IPv4,
+# then IPv6) fills the 5 s.
+cat >"$scratch/mute.c" <<'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <netdb.h>
+#include <time.h>
+#include <unistd.h>
+static volatile long passed_s;
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+    int result = ((int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime"))(clock, now);
+    if (clock == CLOCK_MONOTONIC) now->tv_sec += passed_s;
+    return result;
+}
+int getaddrinfo(const char *name, const char *service, const struct addrinfo *hints, struct addrinfo **found_out)
+{
+    passed_s += 3;
+    (void)name, (void)service, (void)hints, (void)found_out;
+    return (write(2, "asked\n", 6) == 6) ? EAI_AGAIN : EAI_FAIL;
+}
+END
+not_named() {
+    # shellcheck disable=SC2086
+    (export GF_RANK=1 GF_WORLD=2 LD_PRELOAD="$scratch/mute.so"
+    exec timeout -k 5 $limit "$train" $small --set rendezvous.address=nowhere.invalid:7117 \
+        --set rendezvous.join_timeout=5s) 2>"$scratch/out" && return 1
+    said "join_timeout is over" && same 2 "$(sed '1,/it is asked for again/d' "$scratch/out" | grep -c '^asked$')"
+}
+if [ -z "$(nm "$BUILD/gf-train" 2>/dev/null | grep __asan_init)" ] &&
+    ${CC:-cc} -shared -fPIC -o "$scratch/mute.so" "$scratch/mute.c" -ldl 2>/dev/null; then
+    check "a_name_server_that_does_not_answer_is_asked_until_join_timeout" not_named
+else
+    skip "a_name_server_that_does_not_answer_is_asked_until_join_timeout" "no call can be preloaded here"
+fi
 two_jobs() {
     job first 2 --model linear --steps 500 --lr 0.001 & one=$!
     job second 2 --model linear --steps 500 --lr 0.001 & two=$!

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tools/common/tool_args.h"
+#include "tools/common/tool_clock.h"
 #include "tools/common/tool_context.h"
 #include "tools/common/tool_output.h"
 #include "tools/train/train_elastic.h"
@@ -39,15 +40,19 @@ static void signals_catch(void)
 static gf_resolve_fn name_resolve; /* that of the configuration */
 
 /* A name is asked for until join_timeout, which may be a day: in parts, between which a signal that
- * was caught ends it. */
+ * was caught ends it. The clock says how long a part took: where the name server does not answer,
+ * one question alone lasts longer than its part. */
 static gf_status name_resolve_in_parts(const char *address, uint64_t patience_ns, char *numeric_out,
                                        char *why_out)
 {
+    const uint64_t begin_ns = tool_clock_ns();
+    uint64_t left_ns = patience_ns;
     for (;;) {
-        uint64_t part_ns = (patience_ns < RESOLVE_PART_NS) ? patience_ns : RESOLVE_PART_NS;
+        uint64_t part_ns = (left_ns < RESOLVE_PART_NS) ? left_ns : RESOLVE_PART_NS;
         gf_status status = name_resolve(address, part_ns, numeric_out, why_out);
-        patience_ns -= part_ns;
-        if ((status != GF_AGAIN) || (patience_ns == 0)) return status;
+        const uint64_t passed_ns = tool_clock_ns() - begin_ns;
+        if ((status != GF_AGAIN) || (passed_ns >= patience_ns)) return status;
+        left_ns = patience_ns - passed_ns;
         if (signal_number == 0) continue;
         (void)snprintf(why_out, 256, "ended by signal %d", (int)signal_number);
         return GF_ERR_CONFIG;
