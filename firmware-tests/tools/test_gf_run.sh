@@ -46,6 +46,46 @@ if [ -z "$(nm "$run" 2>/dev/null | grep __asan_init)" ] &&
     timeout -s KILL 70 env LD_PRELOAD="$work/holds.so" "$run" -n 1 true 2>"$work/held" &
     held=$!
 fi
+# What may be written and when is not left to a reader's pace. GRANTS=writes: one write, then none at the next look.
+# GRANTS=waits: one write after every second wait. TORN=FILE: a write to a terminal that is not one line is noted there.
+cat >"$work/paced.c" <<'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+static int looks, waits, left;
+int ppoll(struct pollfd *of, nfds_t count, const struct timespec *timeout, const sigset_t *mask)
+{
+    left = ++waits % 2;
+    return ((int (*)(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *))dlsym(RTLD_NEXT, "ppoll"))(
+        of, count, timeout, mask);
+}
+int poll(struct pollfd *of, nfds_t count, int timeout_ms)
+{
+    const char *grants = getenv("GRANTS");
+    if ((grants != NULL) && (count == 1) && (of->events == POLLOUT) && (timeout_ms == 0)) {
+        if ((strcmp(grants, "writes") == 0) && (looks++ % 2 != 0)) return 0;
+        if ((strcmp(grants, "waits") == 0) && (left-- <= 0)) return 0;
+    }
+    return ((int (*)(struct pollfd *, nfds_t, int))dlsym(RTLD_NEXT, "poll"))(of, count, timeout_ms);
+}
+ssize_t write(int file, const void *data, size_t bytes)
+{
+    const char *path = getenv("TORN");
+    if ((path != NULL) && isatty(file) && (memchr(data, '\n', bytes) != (const char *)data + bytes - 1))
+        (void)close(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    return syscall(SYS_write, file, data, bytes);
+}
+END
+paced=
+if [ -n "$held" ] && ${CC:-gcc} -shared -fPIC -o "$work/paced.so" "$work/paced.c" -ldl 2>/dev/null; then
+    paced=$work/paced.so
+fi
 
 check ranks_know_who_they_are "0/3|1/3|2/3|" "$("$run" -n 3 --merge sh -c 'echo $GF_RANK/$GF_WORLD' | one_line)"
 check ranks_share_job_and_address 1 "$("$run" -n 4 --merge sh -c 'echo $GF_JOB $GF_ADDRESS' | sort -u | wc -l)"
@@ -175,6 +215,24 @@ check long_lines_and_much_output_pass_whole "$(sh -c "$much" | cksum)" "$("$run"
 check much_output_of_two_ranks_is_whole "$(seq 1 200000 | cksum)" \
     "$("$run" -n 2 seq 1 200000 | sed -n 's/^\[1\] //p' | cksum)"
 check slow_reader_loses_nothing "$(seq 1 100000 | cksum)" "$("$run" -n 1 seq 1 100000 | { sleep 0.3; cksum; })"
+# Both streams have something while gf-run is stopped, and go to the same pipe.
+both='kill -STOP $PPID; seq -f "out %05.0f" 6000; seq -f "err %05.0f" 6000 >&2; kill -CONT $PPID'
+if [ -n "$paced" ]; then
+    LD_PRELOAD=$paced GRANTS=writes timeout 100 "$run" -n 1 sh -c "$both" 2>&1 | cat >"$work/out"
+    check two_streams_of_one_pipe_do_not_mix 12000 "$(grep -cxE '(out|\[0\] err) [0-9]{5}' "$work/out")"
+else
+    echo "skip two_streams_of_one_pipe_do_not_mix: no call can be preloaded here"
+fi
+# Rank 0 has the terminal itself, and may write after each write of gf-run.
+if [ -n "$paced" ] && [ "$(script -qec 'test -t 1 && echo yes' /dev/null </dev/null | tr -d '\r')" = yes ]; then
+    echo '[ $GF_RANK = 0 ] || seq 1000' >"$work/seq"
+    found=$(timeout 100 script -qec "LD_PRELOAD=$paced TORN=$work/torn $run -n 2 sh $work/seq" /dev/null </dev/null |
+        tr -d '\r' | grep -cxE '\[1\] [0-9]+')
+    check a_terminal_gets_all_lines 1000 "$found"
+    check and_one_with_each_write "" "$(ls "$work/torn" 2>/dev/null)"
+else
+    echo "skip a_terminal_gets_all_lines: no call can be preloaded here, or there is no terminal"
+fi
 # Who cannot be written to any more hurts no rank: gf-run says so and ends with 1 once they have ended.
 goes_on='seq 1 30000; seq 1 30000 >&2; echo "$GF_RANK" >>"$0"'
 ranks_done() { sort "$work/done" | tr -d '\n'; rm -f "$work/done"; }
@@ -242,7 +300,7 @@ no_reader() { # COMMAND-OF-RANK-0 OPTION..
     mkfifo "$work/full"
     exec 8<>"$work/full" 9<"$work/full"
     dd if=/dev/zero of="$work/full" bs=4096 count=999 oflag=nonblock 2>/dev/null
-    "$run" -n 2 "$@" sh -c 'echo $$ >"$0/pid.$GF_RANK"
+    LD_PRELOAD=$paced GRANTS=waits "$run" -n 2 "$@" sh -c 'echo $$ >"$0/pid.$GF_RANK"
         [ $GF_RANK != 1 ] || { yes | head -c 66000; : >"$0/prints"; exec sleep 600; }
         until [ -e "$0/prints" ]; do sleep 0.02; done; eval "$1"' "$work" "$zero" >"$work/full" 2>&1 8>&- 9>&- &
     job=$!
@@ -266,6 +324,11 @@ cat <&9 >"$work/out"; exec 9<&-
 check and_that_is_the_exit_code 140 $?
 check and_all_is_there_for_who_reads_on "33000 1" \
     "$(grep -ac '\[1\] y$' "$work/out") $(grep -ac 'gf-run: rank 0 was ended by SIGUSR2' "$work/out")"
+if [ -n "$paced" ]; then
+    check and_what_gf_run_says_does_not_wait_for_the_end_of_it "[1] y" "$(tail -n 1 "$work/out")"
+else
+    echo "skip and_what_gf_run_says_does_not_wait_for_the_end_of_it: no call can be preloaded here"
+fi
 # Ranks that print without end: gf-run never has to wait for them.
 rm -f "$work"/pid.*
 "$run" -n 2 --max 3 sh -c 'echo $$ >"$0.$GF_RANK"; exec yes' "$work/pid" >/dev/null 2>"$work/err" &

@@ -16,6 +16,7 @@
 #define TELL_BYTES 640
 
 struct lines_sink lines_sinks[2];
+static bool are_one; /* stdout and stderr are the same file */
 
 /* A terminal that poll() calls writable may have room for a byte, and a pipe that others write to
  * may be full by now: write() would wait there. Whoever shares the descriptor must not find it
@@ -25,7 +26,8 @@ static void sink_begin(struct lines_sink *sink)
     struct stat is;
     char path[32];
     if (fstat(sink->number, &is) != 0) return;
-    if (!S_ISFIFO(is.st_mode) && (isatty(sink->number) != 1)) return;
+    sink->is_terminal = isatty(sink->number) == 1;
+    if (!S_ISFIFO(is.st_mode) && !sink->is_terminal) return;
     (void)snprintf(path, sizeof path, "/proc/self/fd/%d", sink->number);
     int own = open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (own >= 0) sink->number = own;
@@ -33,10 +35,19 @@ static void sink_begin(struct lines_sink *sink)
 
 void lines_begin(void)
 {
-    for (int i = 0; i < 2; i++) {
+    struct stat out, err;
+    are_one = (fstat(STDOUT_FILENO, &out) == 0) && (fstat(STDERR_FILENO, &err) == 0) &&
+              (out.st_dev == err.st_dev) && (out.st_ino == err.st_ino);
+    for (int i = 0; i < (are_one ? 1 : 2); i++) {
         lines_sinks[i].number = STDOUT_FILENO + i;
         sink_begin(&lines_sinks[i]);
     }
+}
+
+/* Two sinks would cut each other's lines there, and the first would let the other wait for ever. */
+struct lines_sink *lines_sink_of(uint32_t stream)
+{
+    return &lines_sinks[are_one ? 0 : stream];
 }
 
 bool lines_wait(const struct lines_sink *sink)
@@ -44,15 +55,26 @@ bool lines_wait(const struct lines_sink *sink)
     return sink->used_bytes > 0;
 }
 
+/* Of the next write. It ends with a line where there is an end, as somebody else may write before
+ * the rest can follow. A terminal takes a part of what it has no room for, so a write of several
+ * lines may end within one; rank 0, which has the terminal itself, would go on in it. */
+static size_t write_bytes(const struct lines_sink *sink)
+{
+    const char *data = sink->data + sink->written_bytes;
+    size_t size_bytes = sink->used_bytes - sink->written_bytes;
+    if (size_bytes > WRITE_BYTES) size_bytes = WRITE_BYTES;
+    const char *end =
+        sink->is_terminal ? memchr(data, '\n', size_bytes) : memrchr(data, '\n', size_bytes);
+    return (end != NULL) ? (size_t)(end - data) + 1u : size_bytes;
+}
+
 void lines_flush(struct lines_sink *sink)
 {
     sink->refused = false;
     while ((sink->written_bytes < sink->used_bytes) && (sink->error == 0)) {
         struct pollfd ready = {.fd = sink->number, .events = POLLOUT};
-        size_t size_bytes = sink->used_bytes - sink->written_bytes;
         if (poll(&ready, 1, 0) <= 0) return;
-        ssize_t wrote = write(sink->number, sink->data + sink->written_bytes,
-                              (size_bytes < WRITE_BYTES) ? size_bytes : WRITE_BYTES);
+        ssize_t wrote = write(sink->number, sink->data + sink->written_bytes, write_bytes(sink));
         if (wrote >= 0)
             sink->written_bytes += (size_t)wrote;
         else if (errno == EAGAIN)
@@ -158,7 +180,7 @@ void lines_last(struct lines_source *source)
 
 void lines_tell(const char *format, ...)
 {
-    struct lines_sink *sink = &lines_sinks[1];
+    struct lines_sink *sink = lines_sink_of(1);
     char text[TELL_BYTES];
     va_list list;
     va_start(list, format);

@@ -18,7 +18,8 @@
 /* Where lines go. Longer ones than LINES_BYTES come in pieces; `open` is who wrote the last
  * piece. */
 struct lines_sink {
-    int number;                      /* file descriptor */
+    int number; /* file descriptor */
+    bool is_terminal;
     const struct lines_source *open; /* NULL: at the start of a line */
     /* the first that found it full, and is next; NULL: whoever comes */
     const struct lines_source *next;
@@ -39,10 +40,13 @@ struct lines_source {
     char *data; /* [LINES_BYTES], the line that is not whole yet */
 };
 
-extern struct lines_sink lines_sinks[2]; /* stdout, stderr */
+/* stdout, stderr; the second is not used where both are the same file */
+extern struct lines_sink lines_sinks[2];
 
 /* Before the first line. */
 void lines_begin(void);
+/* Where stdout (0) and stderr (1) go. After lines_begin(). */
+struct lines_sink *lines_sink_of(uint32_t stream);
 /* A sink has something that its reader has not taken. */
 bool lines_wait(const struct lines_sink *sink);
 /* Writes of it what can be written now. */

@@ -197,7 +197,7 @@ static int rank_start(const struct run_job *job, uint32_t rank, const struct mas
         /* rank 0 has the terminal itself */
         if (is_first && (isatty(STDOUT_FILENO + (int)i) == 1)) continue;
         bool plain = !job->prefix || (is_first && (i == 0));
-        out[i] = source_open(&sources[2u * rank + i], &lines_sinks[i], plain ? "" : prefix);
+        out[i] = source_open(&sources[2u * rank + i], lines_sink_of(i), plain ? "" : prefix);
         ready = out[i] >= 0;
     }
     pid_t pid = ready ? fork() : -1;
