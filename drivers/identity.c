@@ -19,10 +19,13 @@
  * 1. Ours, if any of its names is set.
  * 2. Else the first row whose rank and world are set: a script may set WORLD_SIZE alone.
  * 3. If that row has no local rank, a script may have written it, and a shell may have kept it from
- *    another job. Then each later row is asked what it says to these two numbers (say_of()): the
- *    same, and it is read if it has a local rank (PMI under srun); nothing, as it is the batch
- *    script's or of one rank, in which several were started; or others, which is refused. A row of
- *    one rank gives way to one of several likewise.
+ *    another job. Then each later row is asked what it says to these two numbers (say_of()):
+ *    - nothing, as it is the batch script's or of one rank, in which several were started. A row of
+ *      one rank gives way to one of several likewise.
+ *    - the same (PMI under srun), and it is read if it has a local rank;
+ *    - others. If it has a local rank a launcher has set it, and it is read, with a warning that
+ *      names both: RANK of a script for sbatch is 0 in all that srun starts, and a pod's RANK is
+ *      alike in all that mpirun starts in it. If no later row has one, that is refused.
  * 4. If no row has both, the first that has one of them, and that is refused.
  *
  * job: what the launcher says alike to all ranks of a job and to no other job. What one of them
@@ -238,7 +241,8 @@ static launcher_say say_of(const struct launcher *later, const struct launcher *
     return is_of_one(first) ? SAYS_SEVERAL : SAYS_OTHERS;
 }
 
-/* The row that is read, or NULL. *against_out: the one that says other numbers, or NULL. */
+/* The row that is read, or NULL. *against_out: the one that says other numbers, or NULL. Where the
+ * row that is read has a local rank it goes before that one, else neither does. */
 static const struct launcher *launcher_find(const struct launcher **against_out)
 {
     const struct launcher *found = NULL;
@@ -253,10 +257,10 @@ static const struct launcher *launcher_find(const struct launcher **against_out)
             continue;
         }
         launcher_say say = (found != NULL) ? say_of(one, found) : SAYS_SEVERAL;
-        if (say == SAYS_OTHERS) *against_out = one;
-        if ((say == SAYS_SEVERAL) || ((say == SAYS_SAME) && (variable(one->local) != NULL)))
-            found = one;
-        if ((say == SAYS_OTHERS) || (variable(found->local) != NULL)) return found;
+        bool has_local = variable(one->local) != NULL;
+        if (say == SAYS_OTHERS) *against_out = has_local ? found : one;
+        if ((say == SAYS_SEVERAL) || ((say != SAYS_NOTHING) && has_local)) found = one;
+        if (variable(found->local) != NULL) return found;
     }
     return (found != NULL) ? found : partial;
 }
@@ -370,7 +374,9 @@ bool gf_identity_get(struct gf_identity *identity_out, struct gf_fault *fault_ou
     uint64_t most = 0;
     *fault_out = (struct gf_fault){0};
     if (launcher == NULL) return false;
-    if ((against != NULL) && (numbers_refuse(launcher, against, fault_out) < 0)) return false;
+    if ((against != NULL) && (variable(launcher->local) == NULL) &&
+        (numbers_refuse(launcher, against, fault_out) < 0))
+        return false;
     if (launcher_check(launcher, fault_out) < 0) return false;
     if ((number_get(world_of(launcher), ranks, 1, GF_WORLD_MAX, &world, fault_out) < 0) ||
         (number_get("GF_WORLD_MAX", ranks, world, GF_WORLD_MAX, &most, fault_out) < 0))
@@ -494,6 +500,20 @@ bool gf_identity_alone(char text_out[GF_IDENTITY_SIGN_BYTES])
         if (sign_says_several(&signs[i], found))
             return alone_say(text_out, found, signs[i].variable);
     return false;
+}
+
+bool gf_identity_over(char text_out[GF_IDENTITY_SIGN_BYTES])
+{
+    const struct launcher *against = NULL;
+    const struct launcher *found = launcher_find(&against);
+    if ((found == NULL) || (against == NULL) || (variable(found->local) == NULL)) return false;
+    (void)snprintf(text_out, GF_IDENTITY_SIGN_BYTES,
+                   "%s=%.10s and %s=%.10s are set, and %s=%.10s and %s=%.10s, with a local rank, "
+                   "were read",
+                   against->rank, variable(against->rank), world_of(against),
+                   variable(world_of(against)), found->rank, variable(found->rank), world_of(found),
+                   variable(world_of(found)));
+    return true;
 }
 
 uint32_t gf_identity_local(uint32_t rank)

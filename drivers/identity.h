@@ -33,8 +33,9 @@ struct gf_identity {
 
 /* GF_RANK/GF_WORLD/GF_JOB/GF_ADDRESS/GF_REJOIN/GF_COORDINATOR first, then torchrun, Open MPI, PMI,
  * Slurm, PMIx: the first whose rank and world are set. One without a local rank is held against
- * those behind it: the same numbers with a local rank are taken instead, a world of 1 and a batch
- * script give way to several ranks, and other numbers are refused.
+ * those behind it: a world of 1 and a batch script give way to several ranks; the same numbers with
+ * a local rank are read instead, and so are others with one (gf_identity_over()); others are
+ * refused if none behind has a local rank.
  * True: a launcher has started this process, as *identity_out says. False, and *identity_out is
  * untouched: no launcher's names are set, and *fault_out is empty; or its code is GF_ERR_CONFIG:
  * they are malformed (a rank that is no number, or not below the world), disagree, or name a
@@ -67,7 +68,11 @@ bool gf_identity_around(char text_out[GF_IDENTITY_SIGN_BYTES]);
  * and WORLD_SIZE=1 were read: ..". */
 bool gf_identity_alone(char text_out[GF_IDENTITY_SIGN_BYTES]);
 
-/* The same of a process that has no identity yet: the launcher's word, or `rank`. */
+/* Does a row with a local rank go before one without, which says other numbers? "RANK=0 and
+ * WORLD_SIZE=8 are set, and SLURM_PROCID=1 and SLURM_NTASKS=8, with a local rank, were read". */
+bool gf_identity_over(char text_out[GF_IDENTITY_SIGN_BYTES]);
+
+/* The local rank of a process that has no identity yet: the launcher's word, or `rank`. */
 uint32_t gf_identity_local(uint32_t rank);
 
 #endif

@@ -508,7 +508,7 @@ static const struct row {
 };
 enum { ROW_OMPI = 1, ROW_SLURM = 3, ROW_PMIX = 4 };
 
-typedef enum taken { FIRST, LATER, NEITHER } taken;
+typedef enum taken { FIRST, LATER, LATER_OVER, NEITHER } taken; /* OVER: with a warning */
 
 /* What two rows say, and which is read. */
 static const struct pair_case {
@@ -535,10 +535,11 @@ static const struct pair_case {
     {"0", "4", "0", "4", false, true, true, FIRST, false},
     {"0", "1", "2", "4", false, true, false, LATER, false},
     {"0", "1", "2", "4", false, false, false, LATER, false},
-    {"0", "4", "2", "4", false, true, false, NEITHER, false},
-    {"1", "2", "1", "4", false, true, false, NEITHER, false},
+    {"0", "4", "2", "4", false, true, false, LATER_OVER, false},
+    {"1", "2", "1", "4", false, true, false, LATER_OVER, false},
     {"1", "2", "1", "4", false, false, false, NEITHER, false},
-    {"x", "2", "1", "2", false, true, false, NEITHER, false},
+    {"0", "2", "3", "4", false, false, false, NEITHER, false},
+    {"x", "2", "1", "2", false, true, false, LATER_OVER, false},
 };
 
 static void row_set(const struct row *row, const char *rank, const char *world, bool has_local)
@@ -547,6 +548,19 @@ static void row_set(const struct row *row, const char *rank, const char *world, 
     assert_int_equal(setenv(row->world, world, 1), 0);
     if (has_local) assert_int_equal(setenv(row->local, "0", 1), 0);
     if (row->wants != NULL) assert_int_equal(setenv(row->wants, "a.job", 1), 0);
+}
+
+static void over_check(const struct pair_case *c, const struct row *first, const struct row *later)
+{
+    char expect[240];
+    char text[GF_IDENTITY_SIGN_BYTES];
+    assert_int_equal(gf_identity_over(text), c->expect == LATER_OVER);
+    if (c->expect != LATER_OVER) return;
+    (void)snprintf(expect, sizeof expect,
+                   "%s=%s and %s=%s are set, and %s=%s and %s=%s, with a local rank, were read",
+                   first->rank, c->first_rank, first->world, c->first_world, later->rank,
+                   c->later_rank, later->world, c->later_world);
+    assert_string_equal(text, expect);
 }
 
 static void pair_check(const struct pair_case *c, const struct row *first, const struct row *later)
@@ -575,6 +589,7 @@ static void pair_check(const struct pair_case *c, const struct row *first, const
     }
     assert_int_equal(gf_identity_alone(sign), c->is_doubted);
     if (c->is_doubted) assert_non_null(strstr(sign, later->world));
+    over_check(c, first, later);
 }
 
 TEST(of_two_launchers_one_row_is_read_or_none)
@@ -588,6 +603,72 @@ TEST(of_two_launchers_one_row_is_read_or_none)
                 if (c->is_script && (later != ROW_SLURM)) continue;
                 pair_check(c, &rows_read[first], &rows_read[later]);
             }
+}
+
+/* Rows that disagree, in jobs as they are started. */
+TEST(of_launchers_that_disagree_the_one_with_a_local_rank_is_read)
+{
+    static const struct {
+        const char *set[8];
+        const char *source; /* NULL: refused */
+        uint32_t rank, world;
+        const char *over; /* NULL: no warning */
+    } rows[] = {
+        /* a script for sbatch has exported its own SLURM_PROCID and SLURM_NTASKS by these names */
+        {{"RANK=0", "WORLD_SIZE=8", "SLURM_PROCID=1", "SLURM_NTASKS=8", "SLURM_LOCALID=1",
+          "SLURM_STEP_ID=0", "SLURM_JOB_ID=5"},
+         "SLURM_PROCID",
+         1,
+         8,
+         "RANK=0 and WORLD_SIZE=8 are set, and SLURM_PROCID=1 and"},
+        {{"RANK=0", "WORLD_SIZE=8", "SLURM_PROCID=0", "SLURM_NTASKS=8", "SLURM_LOCALID=0",
+          "SLURM_STEP_ID=0", "SLURM_JOB_ID=5"},
+         "SLURM_PROCID",
+         0,
+         8,
+         NULL},
+        /* the same by srun --mpi=pmi2, which says no local rank by PMI's names */
+        {{"RANK=0", "WORLD_SIZE=8", "PMI_RANK=1", "PMI_SIZE=8", "SLURM_PROCID=1", "SLURM_NTASKS=8",
+          "SLURM_LOCALID=1", "SLURM_STEP_ID=0"},
+         "SLURM_PROCID",
+         1,
+         8,
+         "RANK=0 and WORLD_SIZE=8 are set, and SLURM_PROCID=1 and"},
+        /* mpirun in a pod that has a rank of its own */
+        {{"RANK=0", "WORLD_SIZE=2", "OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=4",
+          "OMPI_COMM_WORLD_LOCAL_RANK=0", "MASTER_ADDR=a", "MASTER_PORT=23456"},
+         "OMPI_COMM_WORLD_RANK",
+         0,
+         4,
+         "RANK=0 and WORLD_SIZE=2 are set, and OMPI_COMM_WORLD_RANK"},
+        /* not N jobs of one rank: by an allocation of one task, or by the batch script */
+        {{"RANK=1", "WORLD_SIZE=2", "SLURM_PROCID=0", "SLURM_NTASKS=1", "SLURM_LOCALID=0",
+          "SLURM_STEP_ID=0", "SLURM_JOB_ID=5"},
+         "RANK",
+         1,
+         2,
+         NULL},
+        {{"RANK=1", "WORLD_SIZE=2", "SLURM_PROCID=0", "SLURM_NTASKS=4", "SLURM_LOCALID=0",
+          "SLURM_JOB_ID=5"},
+         "RANK",
+         1,
+         2,
+         NULL},
+        {{"RANK=0", "WORLD_SIZE=8", "PMI_RANK=1", "PMI_SIZE=8"}, NULL, 0, 0, NULL},
+    };
+    char text[GF_IDENTITY_SIGN_BYTES];
+    for (size_t i = 0; i < LENGTH(rows); i++) {
+        struct gf_identity identity = {0};
+        struct gf_fault fault = {0};
+        environment_set(rows[i].set);
+        int status = identity_get(&identity, &fault);
+        assert_int_equal(status, (rows[i].source != NULL) ? GF_OK : GF_ERR_CONFIG);
+        if (rows[i].source != NULL) assert_string_equal(identity.source, rows[i].source);
+        assert_int_equal(identity.rank, rows[i].rank);
+        assert_int_equal(identity.world, rows[i].world);
+        assert_int_equal(gf_identity_over(text), rows[i].over != NULL);
+        if (rows[i].over != NULL) assert_non_null(strstr(text, rows[i].over));
+    }
 }
 
 /* RANK of a script that mpirun has started by its own numbers, in salloc's shell of 4 tasks. */

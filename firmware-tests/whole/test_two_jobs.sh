@@ -171,7 +171,30 @@ refused "ranks_of_a_script_are_not_the_allocations_one" \
     rendezvous.join_timeout=300ms
 refused "two_launchers_that_disagree" \
     "RANK=1 and WORLD_SIZE=2 are set, and SLURM_PROCID=2 and SLURM_NTASKS=4, too: unset" \
-    env RANK=1 WORLD_SIZE=2 SLURM_PROCID=2 SLURM_NTASKS=4 SLURM_LOCALID=0 "$who" 1 -
+    env RANK=1 WORLD_SIZE=2 SLURM_PROCID=2 SLURM_NTASKS=4 "$who" 1 -
+# RANK that a script for sbatch has exported is 0 in all that srun starts.
+of_srun() { # RANK COMMAND..
+    rank_=$1; shift
+    timeout 100 env RANK=0 WORLD_SIZE=2 SLURM_JOB_ID=5 SLURM_STEP_ID=$base SLURM_PROCID="$rank_" \
+        SLURM_NTASKS=2 SLURM_LOCALID="$rank_" "$@"
+}
+cat >"$scratch/of_srun.cfg" <<END
+rendezvous = { address = "127.0.0.1:$((base + 7))"; join_timeout = "30 s"; };
+END
+sruns() { # TEXT COMMAND..: rank 1 says it; gf-check may find fault with the host
+    text_=$1; shift
+    of_srun 0 "$@" >"$scratch/of_srun.0" 2>&1 &
+    of_srun 1 "$@" >"$scratch/out" 2>&1 || [ "$1" = "$gf_check" ] ||
+        { cat "$scratch/out"; wait; return 1; }
+    wait $! || [ "$1" = "$gf_check" ] || { cat "$scratch/of_srun.0"; return 1; }
+    said "$text_"
+}
+check "but_one_with_a_local_rank_is_read_and_both_are_named" sruns \
+    "warn.*RANK=0 and WORLD_SIZE=2 are set, and SLURM_PROCID=1 .* a local rank, were read; unset" \
+    "$who" 1 "$scratch/of_srun.cfg"
+check "gf_check_warns_of_that" sruns \
+    "^warn +launcher .*: RANK=0 and WORLD_SIZE=2 are set, and SLURM_PROCID=1 .* were read" \
+    "$gf_check" "$scratch/of_srun.cfg" --preflight
 refused "gf_run_under_another_launcher" \
     "OMPI_COMM_WORLD_RANK=1 and OMPI_COMM_WORLD_SIZE=2 are set: another launcher" \
     env OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 "$BUILD/gf-run" -n 2 true

@@ -197,6 +197,16 @@ static void alone_log(const struct gf_layout *layout)
                                          : "");
 }
 
+/* A script's own RANK, or a launcher's that is not the one that was meant: this warns of it. */
+static void over_log(const struct gf_layout *layout)
+{
+    const struct gf_log log = {layout->config.log, layout->config.log_user};
+    char text[GF_IDENTITY_SIGN_BYTES];
+    if (layout->config.job.ignore_environment || !gf_identity_over(text)) return;
+    gf_log_line(&log, GF_LOG_WARN, "environment: %s; unset those that did not start this rank",
+                text);
+}
+
 /* A slip in a variable's name would leave its value unread: this warns of it. */
 static void variables_log(const struct gf_layout *layout)
 {
@@ -257,6 +267,7 @@ static gf_status name_find(struct gf_layout *layout, char *error_out)
 gf_status gf_layout_meet(struct gf_layout *layout, char *error_out)
 {
     variables_log(layout);
+    over_log(layout);
     alone_log(layout);
     nameless_log(layout);
     return (layout->config.job.world_max > 1) ? name_find(layout, error_out) : GF_OK;

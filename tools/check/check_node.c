@@ -8,6 +8,7 @@
 
 #include "tools/check/check_preflight.h"
 #include "drivers/drivers.h"
+#include "drivers/identity.h"
 #include "drivers/node.h"
 #include "drivers/variables.h"
 #include "lib/settings/settings.h"
@@ -41,6 +42,15 @@ static void variables_say(struct check_report *report)
                   text);
 }
 
+/* Of two launchers one was read. */
+static void launcher_over_say(struct check_report *report)
+{
+    char text[GF_IDENTITY_SIGN_BYTES];
+    if (gf_identity_over(text))
+        check_say(report, "launcher", CHECK_WARN, "unset those that did not start this rank", "%s",
+                  text);
+}
+
 void check_environment(struct check_report *report, const struct check_job *job)
 {
     char variables[256] = "";
@@ -61,7 +71,10 @@ void check_environment(struct check_report *report, const struct check_job *job)
     else
         check_say(report, "launcher", CHECK_OK, NULL,
                   "none in the environment; looked at for a world of %u", job->config.job.world);
-    if (job->reads_environment) variables_say(report);
+    if (job->reads_environment) {
+        launcher_over_say(report);
+        variables_say(report);
+    }
     environment_list(variables, sizeof variables);
     if (variables[0] == '\0') return;
     check_say(
