@@ -93,6 +93,7 @@ gf_status gf_link_tcp_adopt(struct gf_link *link, uint32_t id, uint32_t stream_i
     peer->open_count++;
     tcp->streams_open++;
     gf_tcp_stream_list(stream);
+    gf_tcp_stream_list(&peer->streams[0]); /* its HELLO waits for all */
     return GF_OK;
 }
 

@@ -213,6 +213,13 @@ static bool note_is_due(const struct gf_tcp_peer *peer)
     return (unanswered > 0) && (unanswered >= peer->link->block_count / 2);
 }
 
+/* HELLO says that all streams stand here. Before that one of them may have to be made again, which
+ * a peer that was greeted takes for the end (is_forgotten()). */
+static bool hello_is_due(const struct gf_tcp_peer *peer)
+{
+    return peer->greets && (peer->open_count == peer->link->setup.streams);
+}
+
 bool gf_tcp_stream_has_work(const struct gf_tcp_stream *stream)
 {
     const struct gf_tcp_peer *peer = stream->peer;
@@ -221,7 +228,7 @@ bool gf_tcp_stream_has_work(const struct gf_tcp_stream *stream)
     if (stream->batch_done < stream->batch_bytes) return true;
     if ((req != NULL) && !is_ahead(stream, req)) return true;
     if (stream->index != 0) return false;
-    return peer->greets || (peer->notices != NULL) ||
+    return hello_is_due(peer) || (peer->notices != NULL) ||
            ((peer->queued.first != NULL) && peer->greeted) || note_is_due(peer);
 }
 
@@ -238,14 +245,15 @@ static bool fill(struct gf_tcp_stream *stream)
     stream->batch_bytes = 0;
     stream->batch_done = 0;
     if (stream->index == 0) {
-        if (peer->greets)
+        if (hello_is_due(peer)) {
+            peer->greets = false;
             head_put(stream, (struct gf_tcp_head){.kind = TCP_FRAME_HELLO,
                                                   .tag = TCP_LINK_VERSION,
                                                   .size = peer->link->block_count,
                                                   .offset = setup->requests_max,
                                                   .number = setup->rank,
                                                   .returned = setup->checksum ? 1 : 0});
-        peer->greets = false;
+        }
         notices_put(stream);
         if (peer->greeted) begins_put(stream);
     }

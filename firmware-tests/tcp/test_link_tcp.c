@@ -9,6 +9,7 @@
 
 #include <linux/tcp.h>
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -314,9 +315,10 @@ static struct gf_tcp_link *dialling(uint32_t rank)
     return (struct gf_tcp_link *)tcp_ranks[rank].link;
 }
 
-static void dialling_open(void)
+static void dialling_open(uint32_t streams)
 {
     tcp_begin();
+    tcp_setup.streams = streams;
     tcp_setup.adopts = false;
     tcp_setup.transports = tcp_setup.devices = "";
     tcp_setup.address = "127.0.0.1:7117";
@@ -355,7 +357,7 @@ static void dialling_meet(void)
  * takes the place of the oldest. */
 TEST(ranks_that_are_late_one_after_the_other_meet)
 {
-    dialling_open();
+    dialling_open(1);
     struct dial *dial = &dialling(0)->data->dials[0];
     for (int i = 0; i < 4; i++) {
         dial->next_ns = 0;
@@ -389,7 +391,7 @@ static void answered_resets(void)
 /* .. and where the ANSWER was still on its way when the attempt was replaced. */
 TEST(a_connection_that_ends_before_its_first_word_is_made_again)
 {
-    dialling_open();
+    dialling_open(1);
     while (dialling(1)->peers[0].open_count == 0) {
         assert_int_equal(rank_connects(0), GF_AGAIN);
         assert_int_equal(rank_connects(1), GF_AGAIN);
@@ -407,7 +409,7 @@ TEST(a_connection_that_ends_before_its_first_word_is_made_again)
 TEST(a_connection_that_never_stands_is_told)
 {
     gf_status status = GF_AGAIN;
-    dialling_open();
+    dialling_open(1);
     for (int i = 0; (i < 1000) && (status == GF_AGAIN); i++) {
         (void)rank_connects(0);
         status = rank_connects(1);
@@ -423,7 +425,7 @@ TEST(a_stranger_at_the_port_keeps_no_rank_awake)
 {
     static const struct gf_addr anywhere;
     uint32_t awake = 0;
-    dialling_open();
+    dialling_open(1);
     struct gf_link *link = tcp_ranks[0].link;
     int stranger = gf_socket_connect(&dialling(0)->addrs[0], &anywhere, UINT64_C(1000000000));
     assert_true(stranger >= 0);
@@ -435,4 +437,49 @@ TEST(a_stranger_at_the_port_keeps_no_rank_awake)
     (void)close(stranger);
     tcp_ranks_close();
     assert_in_range(awake, 0, 5);
+}
+
+/* Rank 0's attempt at stream 1 that was answered; rank 0 does not see that. Returns its dial. */
+static struct dial *answer_hide(int *fd_out)
+{
+    struct gf_data *data = dialling(0)->data;
+    for (uint32_t d = 0; d < 2; d++)
+        for (uint32_t i = 0; i < HANDSHAKE_ATTEMPTS_MAX; i++) {
+            struct dial *dial = &data->dials[d];
+            if (!dial->on || ((dial->words[3] & 0xff) != 1)) continue;
+            if (dial->attempts[i].state != HANDSHAKE_ATTEMPT_ANSWER) continue;
+            *fd_out = dial->attempts[i].fd;
+            dial->attempts[i].fd = -1;
+            dial->attempts[i].state = HANDSHAKE_ATTEMPT_FREE;
+            dial->next_ns = UINT64_MAX;
+            (void)epoll_ctl(data->handshake.epoll_fd, EPOLL_CTL_DEL, *fd_out, NULL);
+            return dial;
+        }
+    return NULL;
+}
+
+/* As above, of one of two streams: the other one stands at both ends, and is polled meanwhile, as
+ * the connect() of a third rank does. */
+TEST(one_of_two_streams_that_ends_before_the_first_word_is_made_again)
+{
+    int fd = -1;
+    dialling_open(2);
+    for (int i = 0; (i < 500) && (dialling(1)->peers[0].open_count < 2); i++) {
+        (void)rank_connects(0);
+        (void)rank_connects(1);
+    }
+    struct dial *dial = answer_hide(&fd);
+    assert_non_null(dial);
+    assert_int_equal(rank_connects(0), GF_AGAIN);
+    assert_int_equal(dialling(0)->peers[1].open_count, 1);
+    (void)gf_link_tcp.progress(tcp_ranks[0].link);
+    assert_int_equal(rank_connects(1), GF_AGAIN);
+    gf_socket_reset(&fd); /* the next attempt takes its place */
+    dial->next_ns = 0;
+    dialling_meet();
+    assert_int_equal(tcp_send(0, 1, 0, 7, tcp_out[0][0], 100000), GF_OK);
+    assert_int_equal(tcp_recv(1, 0, 0, 7, tcp_in[1][0], 100000), GF_OK);
+    assert_int_equal(tcp_end(1, 0), GF_OK);
+    assert_int_equal(tcp_end(0, 0), GF_OK);
+    tcp_ranks_close();
 }
