@@ -200,8 +200,8 @@ gf_status gf_source_check(const char *text, size_t bytes, const char *origin, ch
     for (size_t i = 0; i < bytes; i++) {
         unsigned char c = (unsigned char)text[i];
         line += (c == '\n');
-        /* a comment would not end there */
-        if ((c == '\r') && (text[i + 1] != '\n'))
+        /* a comment would not end there; two before a line feed are harmless */
+        if ((c == '\r') && (text[i + 1] != '\n') && (text[i + 1] != '\r'))
             return gf_source_refuse(error_out, origin, line,
                                     "a carriage return stands without a line feed: save it with "
                                     "the line ends of Unix or Windows");

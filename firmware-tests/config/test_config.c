@@ -272,6 +272,16 @@ TEST(the_table_lists_every_key)
     assert_int_equal(fclose(file), 0);
 }
 
+/* Two carriage returns are what a copy in text mode makes of Windows' line ends. */
+TEST(line_ends_of_windows_are_read)
+{
+    struct gf_config config;
+    assert_int_equal(file_load("# all of it\r\nlink = { window = 3; };\r\n", &config), GF_OK);
+    assert_int_equal(config.link.window, 3);
+    assert_int_equal(file_load("# all of it\r\r\nlink = { window = 5; };\r\r\n", &config), GF_OK);
+    assert_int_equal(config.link.window, 5);
+}
+
 TEST(a_number_in_hexadecimal_is_what_it_says)
 {
     struct gf_config config;

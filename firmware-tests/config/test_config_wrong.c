@@ -60,6 +60,7 @@ static const struct {
     {"a = ((((((((( 1 )))))))));", 1, "more than 8 brackets deep"},
     {"\xef\xbb\xbflink = { };\n", 1, "begins with a byte order mark: save it as UTF-8 without one"},
     {"# all of it\rlink = { window = 4; };\r", 1, "a carriage return stands without a line feed"},
+    {"# all of it\r\rlink = { };\n", 1, "a carriage return stands without a line feed"},
     {" \n\t\n", 0, "is empty"},
     {"", 0, "is empty"},
     {"job = {\n world = 4;\n rank = 4;\n};", 3,
