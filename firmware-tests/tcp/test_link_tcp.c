@@ -458,8 +458,8 @@ static struct dial *answer_hide(int *fd_out)
     return NULL;
 }
 
-/* As above, of one of two streams: the other one stands at both ends, and is polled meanwhile, as
- * the connect() of a third rank does. */
+/* As a_connection_that_ends_before_its_first_word_is_made_again(), of one of two streams: the other
+ * one stands at both ends, and is polled meanwhile, as the connect() of a third rank does. */
 TEST(one_of_two_streams_that_ends_before_the_first_word_is_made_again)
 {
     int fd = -1;
