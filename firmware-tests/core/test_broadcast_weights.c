@@ -322,46 +322,96 @@ static gf_status root_polls(struct world *w, uint32_t rank, void *arg)
     return (status < 0) ? GF_OK : GF_AGAIN;
 }
 
-enum met { BEFORE_ITS_CALL, BEFORE_ITS_UPDATE, IN_ITS_POST };
+enum met { BEFORE_ITS_CALL, BEFORE_ITS_UPDATE, BEFORE_ALL_UPDATES, IN_ITS_POST };
 
-static void root_gives(const struct gf_gpu_driver *gpu, enum met met)
+static void expect_all_have(struct world *w, uint16_t value)
+{
+    for (uint32_t rank = 0; rank < RANKS; rank++) {
+        if ((w->ranks[rank].gf == NULL) || !gf_sim_runs(w->sim, rank)) continue;
+        assert_int_equal(w->ranks[rank].status, GF_OK);
+        assert_true(gf_weights_common(w->ranks[rank].gf));
+        world_drain(w, rank);
+        assert_int_equal(jobs[rank].small, value);
+        expect_whole(w->ranks[rank].gf, &jobs[rank]);
+    }
+}
+
+static void root_gives(const struct gf_gpu_driver *gpu, bool has_extra, enum met met)
 {
     const struct world_step step = {.order = WORLD_FORWARD};
     struct world_setup setup = elastic_setup(3);
     setup.config.optimizer.half_weights = GF_TYPE_BF16;
+    if (has_extra) setup.vary = vary;
     setup.gpu = gpu;
     if (gpu != NULL) strcpy(setup.config.device.driver, gpu->name);
     WORLD_OPEN(w, &setup);
     gf_context *root = w.ranks[0].gf;
     gf_context *other = w.ranks[1].gf;
     world_step_ok(&w, &step);
-    if (met != BEFORE_ITS_UPDATE) world_run(&w, updates, NULL);
+    const bool are_updated = (met == BEFORE_ITS_CALL) || (met == IN_ITS_POST);
+    if (are_updated) world_run(&w, updates, NULL);
     for (uint32_t rank = 0; rank < 3; rank++) world_drain(&w, rank);
     gf_sim_kill(w.sim, 2);
     if (met == BEFORE_ITS_UPDATE) assert_int_equal(gf_update(other, RATE), GF_OK);
     world_run(&w, (met == IN_ITS_POST) ? one_hears : hears, NULL);
-    if (met == BEFORE_ITS_UPDATE) assert_int_equal(gf_update(root, RATE), GF_ERR_PEER);
+    if (!are_updated) assert_int_equal(gf_update(root, RATE), GF_ERR_PEER);
+    if (met == BEFORE_ALL_UPDATES) assert_int_equal(gf_update(other, RATE), GF_ERR_PEER);
     draw(root, &jobs[0], 9);
     gf_status status = gf_weights_broadcast_begin(root, 0, &jobs[0].broadcast);
     assert_int_equal(status, (met == IN_ITS_POST) ? GF_AGAIN : GF_ERR_PEER);
     if (status == GF_AGAIN) world_run(&w, root_polls, NULL);
     assert_int_equal(gf_broadcast_weights(other, 0), GF_ERR_PEER);
     world_run(&w, world_regroup_progress, NULL);
-    for (uint32_t rank = 0; rank < 2; rank++) {
-        assert_int_equal(w.ranks[rank].status, GF_OK);
-        assert_true(gf_weights_common(w.ranks[rank].gf));
-        world_drain(&w, rank);
-        jobs[rank].small = 9;
-        expect_whole(w.ranks[rank].gf, &jobs[rank]);
-    }
+    if (!has_extra) jobs[1] = jobs[0];
+    expect_all_have(&w, 9);
 }
 
 TEST(a_root_that_has_met_a_death_gives_its_values_to_all)
 {
+    for (uint32_t row = 0; row < 4; row++) {
+        for (enum met met = BEFORE_ITS_CALL; met <= IN_ITS_POST; met++) {
+            memset(jobs, 0, sizeof jobs);
+            root_gives((row % 2u != 0) ? &late_gpu : NULL, row / 2u != 0, met);
+        }
+    }
+}
+
+/* ---- a part of another's values lies on the root ---- */
+
+static gf_status tears(struct world *w, uint32_t rank, void *arg)
+{
+    if (rank == 2) return hears(w, rank, arg);
+    if (!gf_sim_runs(w->sim, rank)) return GF_OK;
+    gf_context *gf = w->ranks[rank].gf;
+    struct job *job = &jobs[rank];
+    gf_status status = GF_OK;
+    if (!job->calls) status = gf_weights_broadcast_begin(gf, 1, &job->broadcast);
+    job->calls = true;
+    if (status >= 0) status = gf_weights_broadcast_poll(gf, &job->broadcast);
+    if ((rank == 0) && (weights(gf)[0] == 77)) gf_sim_kill(w->sim, 1);
+    return (status < 0) ? GF_OK : status;
+}
+
+TEST(a_root_that_has_a_part_of_anothers_values_gives_them_to_nobody)
+{
+    SIM_ONLY;
+    const struct world_step step = {.order = WORLD_FORWARD};
+    struct world_setup setup = elastic_setup(3);
+    setup.config.optimizer.half_weights = GF_TYPE_BF16;
+    setup.vary = vary;
     memset(jobs, 0, sizeof jobs);
-    for (uint32_t i = 0; i < LENGTH(jobs); i++)
-        for (uint32_t e = 0; e < LENGTH(jobs[i].large); e++) jobs[i].large[e] = 9;
-    for (uint32_t on_device = 0; on_device < 2; on_device++)
-        for (enum met met = BEFORE_ITS_CALL; met <= IN_ITS_POST; met++)
-            root_gives((on_device != 0) ? &late_gpu : NULL, met);
+    WORLD_OPEN(w, &setup);
+    world_step_ok(&w, &step);
+    world_run(&w, updates, NULL);
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        draw(w.ranks[rank].gf, &jobs[rank], (rank == 1) ? 77 : 5);
+        assert_int_equal(gf_weights_written(w.ranks[rank].gf), GF_OK);
+    }
+    world_run(&w, tears, NULL);
+    assert_int_equal(gf_error_last(w.ranks[0].gf)->code, GF_ERR_PEER);
+    assert_int_equal(weights(w.ranks[0].gf)[0], 77);
+    assert_int_equal(jobs[0].small, 5);
+    assert_int_equal(gf_broadcast_weights(w.ranks[0].gf, 0), GF_ERR_PEER);
+    world_run(&w, world_regroup_progress, NULL);
+    expect_all_have(&w, 5);
 }

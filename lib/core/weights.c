@@ -5,12 +5,12 @@
  * `applied`: the update of a step is one change, each broadcast another; before the first step
  * there is no update.
  *
- * The root counts its broadcast when it calls, whatever it has met before; the other ranks when
- * they end it. So a rank that has all values is ahead, and the regroup gives its weights to all,
- * which completes the broadcast. If no such rank is left, the call counts as never made. After a
- * step, a rank that was in the broadcast is partial, and gets the weights of a rank that was not.
- * Before the first step there are no such weights: the number is 0 on all ranks, and
- * gf_weights_common() says so. */
+ * The root counts its broadcast when it calls, also where it has met a failure, unless a broadcast
+ * before it was torn there; the other ranks when they end it. So a rank that has all values is
+ * ahead, and the regroup gives its weights to all, which completes the broadcast. If no such rank
+ * is left, the call counts as never made. After a step, a rank that was in the broadcast is
+ * partial, and gets the weights of a rank that was not. Before the first step there are no such
+ * weights: the number is 0 on all ranks, and gf_weights_common() says so. */
 #include "lib/core/weights.h"
 
 #include "lib/core/accessors.h"
@@ -125,15 +125,24 @@ static bool may_be_half_written(const gf_context *gf)
     return (gf->config.state_extra_count > 0) && gf_step_is_unapplied(gf);
 }
 
-/* A failure came before this rank's call: nothing is posted. No other rank gets values, but the
- * root has written its own, and a regroup gives them to all. */
-static void broadcast_after_failure(gf_context *gf, uint32_t root)
+/* Are this rank's values whole where it has met a failure? With an optimizer of the program's own
+ * the step is not applied yet, and may be half written. The library's has refused gf_update(), and
+ * the program has written its values after that. */
+static bool is_whole_after_failure(const gf_context *gf)
 {
     const bool between = (gf->step.state == GF_STEP_NONE) || gf_step_is_whole(gf);
+    const bool applies = (gf->config.optimizer.kind == GF_OPTIMIZER_NONE);
+    return between && gf_has_weights(gf) && !gf->given.torn &&
+           !(applies && may_be_half_written(gf));
+}
+
+/* A failure came before this rank's call: nothing is posted. No other rank gets values, but the
+ * root has written its own, and a regroup gives them to all; not those of a root that a broadcast
+ * of another has left with a part of that one's. */
+static void broadcast_after_failure(gf_context *gf, uint32_t root)
+{
     gf->given.owed = true;
-    if ((gf->rank != root) || !between || !gf_has_weights(gf) || may_be_half_written(gf) ||
-        !gf_regroup_is_next(gf))
-        return;
+    if ((gf->rank != root) || !is_whole_after_failure(gf) || !gf_regroup_is_next(gf)) return;
     if (broadcast_count(gf) < 0) return; /* the failure is what the call answers */
     /* gf_update() is refused from here on. Another rank may have made it, and not this call, which
      * must not count as much. */
