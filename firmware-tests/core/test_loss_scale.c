@@ -92,6 +92,35 @@ TEST(a_gradient_whose_scale_was_not_asked_for_is_refused)
     }
 }
 
+/* A step doubled the scale, the trainer multiplied its loss by that, and then the step was a bad one
+ * after all: the scale is another again. */
+TEST(a_scale_that_was_asked_for_before_the_step_was_dropped_is_asked_for_anew)
+{
+    float huge = 1.5e38f;
+    struct world_step bad = {.fill = world_fill_one, .arg = &huge};
+    struct world_setup setup = mixed_setup(2);
+    setup.config.optimizer.kind = GF_OPTIMIZER_SGD;
+    setup.config.optimizer.clip_norm = 1;
+    setup.config.loss_scale.enabled = true;
+    setup.config.loss_scale.initial = 16;
+    setup.config.loss_scale.growth_interval = 1;
+    setup.config.loss_scale.hysteresis = 2;
+    WORLD_OPEN(w, &setup);
+    world_step_run(&w, &bad);
+    world_expect(&w, GF_OK);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        gf_context *gf = w.ranks[rank].gf;
+        assert_true(gf_loss_scale(gf) == 32.0f);
+        assert_int_equal(gf_update(gf, 0.5f), GF_OK);
+        assert_true(world_stats(&w, rank).loss_scale == 16.0f);
+        assert_int_equal(gf_step_begin(gf), GF_OK);
+        assert_int_equal(gf_tensor_ready(gf, 0, 0), GF_ERR_STATE);
+        world_expect_log(&w, rank, "loss scale is 16, and gf_loss_scale() was not asked since");
+        assert_true(gf_loss_scale(gf) == 16.0f);
+        assert_int_equal(gf_tensor_ready(gf, 0, 0), GF_OK);
+    }
+}
+
 /* All gradients are finite and their norm is not, which gf_update() alone finds: for the scale each
  * such step is a bad one, and never a good one before. */
 TEST(a_norm_beyond_fp32_is_a_bad_step_for_the_loss_scale)

@@ -284,6 +284,29 @@ TEST(a_norm_that_cannot_be_clipped_leaves_no_trace)
     }
 }
 
+/* With local momentum of 0.99 it adds a hundred times itself to what waits, beyond fp32. */
+TEST(what_local_momentum_makes_of_a_magnitude_counts)
+{
+    struct world_setup setup = setup_of(3, blended, LENGTH(blended));
+    setup.config.sparse.momentum = GF_SPARSE_MOMENTUM_LOCAL;
+    setup.config.sparse.keep_share = 0.4f;
+    setup.config.sparse.warmup_steps = 2;
+    setup.config.optimizer.momentum = 0.99f;
+    setup.config.optimizer.clip_norm = 1000;
+    SPARSE_OPEN(model, &setup, with_one_bad);
+    bad_rank = 1;
+    bad_tensor = 2;
+    bad_value = 2e37f;
+    bad_step = 6;
+    while (model.number + 1 < bad_step) sparse_step(&model, 0.125f);
+    bad_elem = elem_of_second(&model, false);
+    sparse_step(&model, 0.125f);
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        assert_true(gf_step_skipped(sparse_context(&model, rank)));
+        world_expect_log(&model.w, rank, "the sum of magnitudes that would wait");
+    }
+}
+
 /* It was added up before the commit, where the sums were received. */
 TEST(the_norm_of_a_sparse_step_is_that_of_its_gradients)
 {
