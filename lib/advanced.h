@@ -57,7 +57,10 @@ gf_status gf_close_wait_for(gf_context *gf, uint64_t bound_ns);
 
 /* What a step does there.
  *   - A write to gf_gradient() between steps comes after gf_queue_follow() on its queue, and has
- *     ended before gf_update() or gf_gradient_norm() is called where these are to see it.
+ *     ended before gf_update() or gf_gradient_norm() is called where these are to see it. The norm
+ *     of sparse exchange with clip_norm was made in the step, and sees none.
+ *   - Writes to it that were queued before gf_regroup_begin() have ended when that is called: the
+ *     memory is made zero, which does not wait for the program's streams.
  *   - The exchange moves in gf_tensor_ready() and in polls alone, as on the host: a trainer whose
  *     CPU is blocked until backward has ended, and then declares, hides nothing of it.
  *   - gf_step_wait() keeps the CPU until the step is whole: a trainer that launches kernel by

@@ -183,7 +183,9 @@ uint64_t gf_steps(const gf_context *gf);
  * appliance's, before gf_step_begin() too: it may be clipped or set to zero in place, and backward
  * may add to it before the step is begun. What gf_update() applies, and the first
  * gf_gradient_norm() of a step measures, is what is there then; later nothing of the step depends
- * on it. On a GPU: advanced.h.
+ * on it. With sparse exchange and optimizer.clip_norm each step, dense ones too, has measured
+ * before gf_step_wait() gave GF_OK, and what changes afterwards does not count. On a GPU:
+ * advanced.h.
  * Valid: always. The address does not change while the context is open, but for a generation's
  * begin: then the memory is zero, and on the host another one.
  * Returns a host address, or on a GPU a device address; 0: no such tensor, no context is open, or
@@ -352,8 +354,8 @@ float gf_gradient_scale(const gf_context *gf);
  * the step becomes a skipped one (gf_step_skipped()), on all ranks alike. gf_update() asks and
  * applies the factor itself; an optimizer of the appliance's own multiplies with it, or has the
  * gradients scaled in place by gf_gradient_clip(). Outputs may be NULL. With clip_norm and sparse
- * exchange the step has made the norm already, of sums before they are rounded to the gradient's
- * type, and this call reads nothing.
+ * exchange the step, dense ones too, has made the norm already, of sums before they are rounded to
+ * the gradient's type; this call reads nothing, and gradients that were changed since do not count.
  * Blocks: on a GPU until it has added.
  * Valid: after a step that was not skipped. */
 gf_status gf_gradient_norm(gf_context *gf, float *norm_out, float *factor_out);

@@ -399,6 +399,17 @@ def refused():
     told("ranks_with_other_models_hear_so", fails(gf.Error, "tensor", lambda: wrap(
         nn.Linear(2, 2 + RANK))))
     dist.barrier()
+    clips = {"kind": "sgd", "clip_norm": 1.0}
+    for sparse in (True, False):
+        model = wrap(nn.Linear(64, 64), optimizer=clips, sparse={"enabled": sparse},
+                     loss_scale={"enabled": False})
+        if sparse:
+            told("averages_scaled_after_their_norm_are_refused", fails(
+                ValueError, "made their norm before", lambda: model.join(False)))
+        else:
+            told("and_are_not_with_dense_exchange", model.join(False) is not None)
+        model.close()
+    dist.barrier()
 
 
 def small_calls():

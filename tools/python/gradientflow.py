@@ -544,6 +544,7 @@ class DistributedDataParallel(torch.nn.Module):
         self._metrics = {}
         self._slots = self._make_slots(no_decay)
         settings = self._defaults(path, settings)
+        self._norm_is_early = self._clips_sparse(path, settings)
         self._shared, self._mirrors = self._make_shared(path, state, settings)
         self._job = _Job(path, _texts(settings), self._tensors, self._extras)
         self._job.detach = self._detach
@@ -605,6 +606,19 @@ class DistributedDataParallel(torch.nn.Module):
         elif device.type != "cpu":
             raise ValueError(f"parameters lie on {device}; the library knows cpu and cuda")
         return settings
+
+    @staticmethod
+    def _clips_sparse(path, settings):
+        """The step makes the norm that clips: averages that are scaled after it do not count."""
+        sparse, optimizer = settings.get("sparse", {}), settings.get("optimizer", {})
+        if not isinstance(sparse, dict) or not isinstance(optimizer, dict):
+            return False  # what they are is refused
+        is_sparse = sparse["enabled"] if "enabled" in sparse else \
+            _in_file(path, "sparse", r"\{[^}]*\benabled\s*[=:]\s*true")
+        clips = optimizer["clip_norm"] if "clip_norm" in optimizer else \
+            _in_file(path, "clip_norm", r"[0-9.]*[1-9]\S*")
+        return _setting(is_sparse).lower() == "true" and \
+            _setting(clips) not in ("false", "0", "0.0")
 
     def _make_shared(self, path, state, settings):
         """What a generation, a saved state and a rank that comes in have in common."""
@@ -982,6 +996,10 @@ class DistributedDataParallel(torch.nn.Module):
         nothing to the others' steps, until all have. Then all have the parameters of one that was
         the last. step: what such a rank does after each of those steps, so that its optimizer has
         the same state, as lambda: (optimizer.step(), optimizer.zero_grad())."""
+        if enable and not divide_by_initial_world_size and not self._own and self._norm_is_early:
+            raise ValueError("join: divide_by_initial_world_size=False scales averages after the "
+                             "step, which with sparse exchange and optimizer.clip_norm has made "
+                             "their norm before; allowed is True, or no clip_norm")
         return _Join(self, divide_by_initial_world_size, throw_on_early_termination, step) \
             if enable else contextlib.nullcontext()
 
