@@ -115,7 +115,7 @@ TEST(a_scale_that_was_asked_for_before_the_step_was_dropped_is_asked_for_anew)
         assert_true(world_stats(&w, rank).loss_scale == 16.0f);
         assert_int_equal(gf_step_begin(gf), GF_OK);
         assert_int_equal(gf_tensor_ready(gf, 0, 0), GF_ERR_STATE);
-        world_expect_log(&w, rank, "loss scale is 16, and gf_loss_scale() was not asked since");
+        world_expect_log(&w, rank, "is 16, and gf_loss_scale() was not asked since");
         assert_true(gf_loss_scale(gf) == 16.0f);
         assert_int_equal(gf_tensor_ready(gf, 0, 0), GF_OK);
     }
