@@ -376,6 +376,30 @@ TEST(a_root_that_has_met_a_death_gives_its_values_to_all)
     }
 }
 
+TEST(of_two_roots_that_have_met_a_death_the_last_gives_its_values)
+{
+    SIM_ONLY;
+    for (uint32_t updated = 0; updated < 2; updated++) {
+        const struct world_step step = {.order = WORLD_FORWARD};
+        struct world_setup setup = elastic_setup(3);
+        setup.config.optimizer.half_weights = GF_TYPE_BF16;
+        setup.vary = vary;
+        memset(jobs, 0, sizeof jobs);
+        WORLD_OPEN(w, &setup);
+        world_step_ok(&w, &step);
+        if (updated != 0) world_run(&w, updates, NULL);
+        gf_sim_kill(w.sim, 2);
+        world_run(&w, hears, NULL);
+        for (uint32_t root = 0; root < 2; root++) {
+            draw(w.ranks[root].gf, &jobs[root], (uint16_t)(9 + root));
+            for (uint32_t rank = 0; rank < 2; rank++)
+                assert_int_equal(gf_broadcast_weights(w.ranks[rank].gf, root), GF_ERR_PEER);
+        }
+        world_run(&w, world_regroup_progress, NULL);
+        expect_all_have(&w, 10);
+    }
+}
+
 /* ---- a part of another's values lies on the root ---- */
 
 static gf_status tears(struct world *w, uint32_t rank, void *arg)

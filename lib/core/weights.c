@@ -45,6 +45,7 @@ void gf_given_lags(gf_context *gf, const struct gf_control_progress *common)
 
 void gf_given_take(gf_context *gf, const struct gf_control_progress *common)
 {
+    gf->given.missed = 0;
     gf->given.broadcasts = common->applied;
     if ((common->steps > 0) && (common->applied > 0)) gf->given.broadcasts--; /* the update */
     if ((common->steps > 0) || (common->applied > 0)) gf->given.torn = gf->given.owed = false;
@@ -96,7 +97,8 @@ static gf_status broadcast_count(gf_context *gf)
     gf_status status = gf_half_refresh(gf);
     if (status < 0) return status;
     gf->given.torn = gf->given.owed = false;
-    gf->given.broadcasts++;
+    gf->given.broadcasts += 1u + gf->given.missed;
+    gf->given.missed = 0;
     return GF_OK;
 }
 
@@ -142,6 +144,7 @@ static bool is_whole_after_failure(const gf_context *gf)
 static void broadcast_after_failure(gf_context *gf, uint32_t root)
 {
     gf->given.owed = true;
+    if (gf->rank != root) gf->given.missed++;
     if ((gf->rank != root) || !is_whole_after_failure(gf) || !gf_regroup_is_next(gf)) return;
     if (broadcast_count(gf) < 0) return; /* the failure is what the call answers */
     /* gf_update() is refused from here on. Another rank may have made it, and not this call, which

@@ -9,6 +9,9 @@ struct gf_given {
     /* Broadcasts of weights since the last whole step. The root counts one as it calls, for it has
      * all values, also where it has failed before; another rank as it ends. */
     uint32_t broadcasts;
+    /* Those of another root that this rank called after a failure. They count with its own next
+     * one, so that of several roots the last is ahead. */
+    uint32_t missed;
     /* Weights are partly another rank's: a broadcast has begun here, or in a regroup before the
      * first step the common state, and has not ended. */
     bool torn;
