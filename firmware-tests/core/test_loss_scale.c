@@ -92,8 +92,8 @@ TEST(a_gradient_whose_scale_was_not_asked_for_is_refused)
     }
 }
 
-/* A step doubled the scale, the trainer multiplied its loss by that, and then the step was a bad one
- * after all: the scale is another again. */
+/* A step doubled the scale, the trainer multiplied its loss by that, and then the step was a bad
+ * one after all: the scale is another again. */
 TEST(a_scale_that_was_asked_for_before_the_step_was_dropped_is_asked_for_anew)
 {
     float huge = 1.5e38f;
