@@ -230,7 +230,8 @@ gf_status gf_weights_written(gf_context *gf);
  * rank; then the half weights are made. All ranks call it.
  * A death in it is regrouped as one in a step, and so is one that an earlier call has told and the
  * program has ignored. The regroup ends the broadcast: all ranks then have root's values, or where
- * nobody lives who had them all those from before this call. Before the first step there were none:
+ * nobody lives who had them all those from before this call. A root that another's broadcast has
+ * left with a part of its values does not have them all. Before the first step there were none:
  * gf_weights_common() tells, and a program that asks it needs nothing else:
  *     while (!gf_weights_common(gf)) { root writes its first values; gf_broadcast_weights() }
  * Until then gf_step_begin() and gf_state_save() are GF_ERR_STATE on ranks that called this.
