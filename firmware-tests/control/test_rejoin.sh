@@ -114,6 +114,10 @@ late_on_node_0() {
         sleep 0.01
     done
     signal KILL 0
+    until grep -q 'is started again' "$scratch/log.0"; do # tries begin a second apart
+        kill -0 $first 2>/dev/null || { echo "nothing is started again"; cat "$scratch/log.0"; return 1; }
+        sleep 0.02
+    done
     let_end
     wait $second || { echo "exit $? of node 1"; cat "$scratch/log.1"; return 1; }
     : >"$scratch/goes"
