@@ -59,7 +59,8 @@ static void id_start(uint32_t id)
             if (world.procs[i].id == id) world.procs[i].excused = true;
     }
     uint32_t second = control_world_start(&world, id, !is_new);
-    if (first != CONTROL_PROCS) world.procs[second].excused = true;
+    /* one whose path is cut already may be cut for it, as the process before it */
+    world.procs[second].excused = (first != CONTROL_PROCS) || (world.cut_edges[id] != 0);
 }
 
 static void coordinator_hurt(uint32_t how)
