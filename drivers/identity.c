@@ -420,35 +420,41 @@ static bool is_sign(const char *name, const char *value)
            (strcmp(value, "::1") != 0);
 }
 
+static bool is_ours(const struct sign *sign)
+{
+    return strncmp(sign->variable, "GF_", 3) == 0;
+}
+
+/* The first sign that is set, of ours or of other launchers' alone; or NULL. */
+static const struct sign *sign_find(bool of_others)
+{
+    for (size_t i = 0; i < sizeof signs / sizeof signs[0]; i++)
+        if (!(of_others && is_ours(&signs[i])) &&
+            is_sign(signs[i].variable, variable(signs[i].variable)))
+            return &signs[i];
+    return NULL;
+}
+
 bool gf_identity_sign(char text_out[GF_IDENTITY_SIGN_BYTES])
 {
-    for (size_t i = 0; i < sizeof signs / sizeof signs[0]; i++) {
-        const struct sign *sign = &signs[i];
-        const char *value = variable(sign->variable);
-        if (!is_sign(sign->variable, value)) continue;
-        (void)snprintf(text_out, GF_IDENTITY_SIGN_BYTES,
-                       "%s=%.20s is of %s, which is not read: set GF_RANK and GF_WORLD%s%s",
-                       sign->variable, value, sign->launcher,
-                       (sign->size != NULL) ? ", the latter to " : "",
-                       (sign->size != NULL) ? sign->size : "");
-        return true;
-    }
-    return false;
+    const struct sign *sign = sign_find(false);
+    if (sign == NULL) return false;
+    (void)snprintf(text_out, GF_IDENTITY_SIGN_BYTES,
+                   "%s=%.20s is of %s, which is not read: set GF_RANK and GF_WORLD%s%s",
+                   sign->variable, variable(sign->variable), sign->launcher,
+                   (sign->size != NULL) ? ", the latter to " : "",
+                   (sign->size != NULL) ? sign->size : "");
+    return true;
 }
 
 bool gf_identity_hint(char text_out[GF_IDENTITY_SIGN_BYTES])
 {
     const struct launcher *against = NULL;
-    if (launcher_find(&against) != NULL) return false;
-    for (size_t i = 0; i < sizeof signs / sizeof signs[0]; i++) {
-        const struct sign *sign = &signs[i];
-        const char *value = variable(sign->variable);
-        if ((strncmp(sign->variable, "GF_", 3) == 0) || !is_sign(sign->variable, value)) continue;
-        (void)snprintf(text_out, GF_IDENTITY_SIGN_BYTES, "%s=%.20s is of %s", sign->variable, value,
-                       sign->launcher);
-        return true;
-    }
-    return false;
+    const struct sign *sign = sign_find(true);
+    if ((launcher_find(&against) != NULL) || (sign == NULL)) return false;
+    (void)snprintf(text_out, GF_IDENTITY_SIGN_BYTES, "%s=%.20s is of %s", sign->variable,
+                   variable(sign->variable), sign->launcher);
+    return true;
 }
 
 bool gf_identity_around(char text_out[GF_IDENTITY_SIGN_BYTES])
@@ -471,7 +477,7 @@ static bool sign_says_several(const struct sign *sign, const struct launcher *fo
     const char *value = variable(sign->variable);
     const char *size = variable(sign->size);
     uint64_t number = 0;
-    if ((value == NULL) || (strncmp(sign->variable, "GF_", 3) == 0)) return false;
+    if ((value == NULL) || is_ours(sign)) return false;
     if ((strcmp(sign->variable, found->rank) == 0) || (strcmp(sign->variable, found->local) == 0))
         return false;
     if ((size != NULL) && decimal_parse(size, UINT32_MAX, &number) && (number > 1)) return true;

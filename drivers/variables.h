@@ -10,6 +10,7 @@ extern "C" {
 #endif
 
 #define GF_VARIABLE_TEXT_BYTES 160u
+#define GF_VARIABLES_SAID_MAX 8 /* of them somebody is told of so many */
 /* The next one from *at on, which begins at 0 and is moved behind it; false: there is no more.
  * "GF_ADRESS is set, and is not read; did you mean GF_ADDRESS?" Names that are like none of ours
  * may be another program's, and are passed over. Likewise a value of GF_DEBUG that means nothing.

@@ -336,12 +336,21 @@ static void expect_all_have(struct world *w, uint16_t value)
     }
 }
 
+/* Three ranks; the library's optimizer keeps 16-bit copies, and the program a state of its own. */
+static struct world_setup roots_setup(void)
+{
+    struct world_setup setup = elastic_setup(3);
+    setup.config.optimizer.half_weights = GF_TYPE_BF16;
+    setup.vary = vary;
+    memset(jobs, 0, sizeof jobs);
+    return setup;
+}
+
 static void root_gives(const struct gf_gpu_driver *gpu, bool has_extra, enum met met)
 {
     const struct world_step step = {.order = WORLD_FORWARD};
-    struct world_setup setup = elastic_setup(3);
-    setup.config.optimizer.half_weights = GF_TYPE_BF16;
-    if (has_extra) setup.vary = vary;
+    struct world_setup setup = roots_setup();
+    if (!has_extra) setup.vary = NULL;
     setup.gpu = gpu;
     if (gpu != NULL) strcpy(setup.config.device.driver, gpu->name);
     WORLD_OPEN(w, &setup);
@@ -370,7 +379,6 @@ TEST(a_root_that_has_met_a_death_gives_its_values_to_all)
 {
     for (uint32_t row = 0; row < 4; row++) {
         for (enum met met = BEFORE_ITS_CALL; met <= IN_ITS_POST; met++) {
-            memset(jobs, 0, sizeof jobs);
             root_gives((row % 2u != 0) ? &late_gpu : NULL, row / 2u != 0, met);
         }
     }
@@ -381,10 +389,7 @@ TEST(of_two_roots_that_have_met_a_death_the_last_gives_its_values)
     SIM_ONLY;
     for (uint32_t updated = 0; updated < 2; updated++) {
         const struct world_step step = {.order = WORLD_FORWARD};
-        struct world_setup setup = elastic_setup(3);
-        setup.config.optimizer.half_weights = GF_TYPE_BF16;
-        setup.vary = vary;
-        memset(jobs, 0, sizeof jobs);
+        struct world_setup setup = roots_setup();
         WORLD_OPEN(w, &setup);
         world_step_ok(&w, &step);
         if (updated != 0) world_run(&w, updates, NULL);
@@ -420,10 +425,7 @@ TEST(a_root_that_has_a_part_of_anothers_values_gives_them_to_nobody)
 {
     SIM_ONLY;
     const struct world_step step = {.order = WORLD_FORWARD};
-    struct world_setup setup = elastic_setup(3);
-    setup.config.optimizer.half_weights = GF_TYPE_BF16;
-    setup.vary = vary;
-    memset(jobs, 0, sizeof jobs);
+    struct world_setup setup = roots_setup();
     WORLD_OPEN(w, &setup);
     world_step_ok(&w, &step);
     world_run(&w, updates, NULL);

@@ -352,6 +352,16 @@ static void dialling_meet(void)
     assert_int_equal(met[1], GF_OK);
 }
 
+/* What they have made carries a message, and the ranks end. */
+static void dialling_exchange(void)
+{
+    assert_int_equal(tcp_send(0, 1, 0, 7, tcp_out[0][0], 100000), GF_OK);
+    assert_int_equal(tcp_recv(1, 0, 0, 7, tcp_in[1][0], 100000), GF_OK);
+    assert_int_equal(tcp_end(1, 0), GF_OK);
+    assert_int_equal(tcp_end(0, 0), GF_OK);
+    tcp_ranks_close();
+}
+
 /* Rank 1 does not poll until rank 0 has four attempts open. Then it answers the oldest, and it is
  * rank 0 that does not poll (it was stopped, or has no core) until the next attempt is due, which
  * takes the place of the oldest. */
@@ -398,11 +408,7 @@ TEST(a_connection_that_ends_before_its_first_word_is_made_again)
     }
     answered_resets();
     dialling_meet();
-    assert_int_equal(tcp_send(0, 1, 0, 7, tcp_out[0][0], 100000), GF_OK);
-    assert_int_equal(tcp_recv(1, 0, 0, 7, tcp_in[1][0], 100000), GF_OK);
-    assert_int_equal(tcp_end(1, 0), GF_OK);
-    assert_int_equal(tcp_end(0, 0), GF_OK);
-    tcp_ranks_close();
+    dialling_exchange();
 }
 
 /* What ends again and again is no accident: it is told. */
@@ -477,9 +483,5 @@ TEST(one_of_two_streams_that_ends_before_the_first_word_is_made_again)
     gf_socket_reset(&fd); /* the next attempt takes its place */
     dial->next_ns = 0;
     dialling_meet();
-    assert_int_equal(tcp_send(0, 1, 0, 7, tcp_out[0][0], 100000), GF_OK);
-    assert_int_equal(tcp_recv(1, 0, 0, 7, tcp_in[1][0], 100000), GF_OK);
-    assert_int_equal(tcp_end(1, 0), GF_OK);
-    assert_int_equal(tcp_end(0, 0), GF_OK);
-    tcp_ranks_close();
+    dialling_exchange();
 }

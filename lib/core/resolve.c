@@ -214,7 +214,7 @@ static void variables_log(const struct gf_layout *layout)
     char text[GF_VARIABLE_TEXT_BYTES];
     uint32_t at = 0;
     if (layout->config.job.ignore_environment) return;
-    for (int i = 0; (i < 8) && gf_variable_odd(&at, text); i++)
+    for (int i = 0; (i < GF_VARIABLES_SAID_MAX) && gf_variable_odd(&at, text); i++)
         gf_log_line(&log, GF_LOG_WARN, "environment: %s", text);
 }
 

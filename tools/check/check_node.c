@@ -29,14 +29,12 @@ static void environment_list(char *text, size_t text_bytes)
     }
 }
 
-#define VARIABLES_SAID_MAX 8 /* the report has room for these */
-
 /* A warning, as another program may have names like ours. */
 static void variables_say(struct check_report *report)
 {
     char text[GF_VARIABLE_TEXT_BYTES];
     uint32_t at = 0;
-    for (int i = 0; (i < VARIABLES_SAID_MAX) && gf_variable_odd(&at, text); i++)
+    for (int i = 0; (i < GF_VARIABLES_SAID_MAX) && gf_variable_odd(&at, text); i++)
         check_say(report, "environment", CHECK_WARN,
                   "set what is read (gradientflow.cfg(5)), and unset what was not meant", "%s",
                   text);
